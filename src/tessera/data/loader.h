@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "tessera/core/json.h"
+#include "tessera/data/batch.h"
+#include "tessera/data/collate.h"
+#include "tessera/data/dataset/dataset.h"
+#include "tessera/data/sampler.h"
+
+namespace tessera::data {
+
+struct LoaderOptions {
+  std::int64_t global_batch_size = 1;
+  std::int64_t local_batch_size = 1;
+  std::int64_t dp_rank = 0;
+  std::int64_t dp_size = 1;
+  std::uint64_t seed = 42;
+  bool shuffle = true;
+  bool drop_last = false;
+  CollateOptions collate;
+  /// Threads that tokenise and collate ahead of training. What `next` returns does not depend on it.
+  int num_workers = 1;
+  /// Optimizer steps prepared ahead of `next`, at most: bounds the memory.
+  std::int64_t steps_ahead = 2;
+};
+
+/// What one data-parallel rank runs in one optimizer step.
+struct StepBatches {
+  std::vector<Batch> microbatches;  ///< the same count at every rank; a rank without samples left gets fillers
+  std::int64_t epoch = 0;
+  std::int64_t samples = 0;  ///< over all ranks
+  bool ends_epoch = false;
+};
+
+/// Hands out the microbatches of one step after another, epoch after epoch, without end: the caller decides how many epochs.
+/// Background threads work ahead; an error in one (bad data) is thrown by the `next` that would have returned that data.
+/// The destructor stops the threads. Not thread-safe itself.
+class Loader {
+ public:
+  /// Throws UserError when the dataset is empty or the batch sizes do not fit together.
+  Loader(std::shared_ptr<const Dataset> dataset, LoaderOptions options, DataPosition start = {});
+  ~Loader();
+  Loader(const Loader&) = delete;
+  Loader& operator=(const Loader&) = delete;
+
+  StepBatches next();
+  /// Where the next call of `next` begins: what a checkpoint keeps.
+  DataPosition position() const;
+  /// Continues from there, whatever the data-parallel size of the run that saved it. `restore({})` begins again (validation).
+  void restore(DataPosition position);
+  std::int64_t steps_per_epoch() const;
+  const Dataset& dataset() const;
+
+ private:
+  class Pipeline;
+  std::shared_ptr<const Dataset> dataset_;
+  LoaderOptions options_;
+  DataPosition position_;
+  std::unique_ptr<Pipeline> pipeline_;
+};
+
+/// {"epoch": …, "consumed": …, "num_samples": …}: the loader's part of a checkpoint, equal at every rank.
+Json loader_state(const Loader& loader);
+/// Reads `loader_state` back and restores. UserError naming `where` when the dataset now has another number of samples.
+void restore_loader(Loader& loader, const Json& state, const std::string& where);
+
+}  // namespace tessera::data
