@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/config/node.h"
+#include "tessera/config/sections/data.h"
+#include "tessera/config/sections/distributed.h"
+#include "tessera/config/sections/model.h"
+#include "tessera/config/sections/output.h"
+#include "tessera/config/sections/training.h"
+#include "tessera/core/error.h"
+
+namespace tessera::config {
+
+/// A NeMo AutoModel recipe, typed. Everything absent in the file has its default here.
+struct Recipe {
+  std::uint64_t seed = 42;  ///< `seed`, else `rng.seed`
+  StepScheduler step_scheduler;
+  Model model;
+  std::optional<Tokenizer> tokenizer;  ///< absent: the dataset's, else the model's
+  Distributed distributed;
+  std::optional<Dataset> dataset;  ///< always present after load_recipe without unsupported problems
+  std::vector<ValidationDataset> validation_datasets;
+  Dataloader dataloader;
+  Dataloader validation_dataloader;
+  PackedSequence packed_sequence;
+  Optimizer optimizer;
+  std::optional<LrScheduler> lr_scheduler;  ///< absent: the learning rate is constant
+  Loss loss_fn;
+  ClipGradNorm clip_grad_norm;
+  Checkpoint checkpoint;
+  DistEnv dist_env;
+  Logging logging;
+  FreezeConfig freeze_config;
+  std::optional<Peft> peft;
+  MoeMetrics moe_metrics;
+};
+
+/// The value of an environment variable, or nothing.
+using Environment = std::function<std::optional<std::string>(std::string_view)>;
+/// The process's own.
+Environment process_environment();
+
+struct LoadedRecipe {
+  Node tree;  ///< the file with overrides applied and placeholders resolved; print it with print_yaml
+  Recipe recipe;
+  std::vector<std::string> notes;    ///< accepted but without effect here, each once: "ci: …"
+  std::vector<Problem> unsupported;  ///< asked for and "not supported (yet)": `check` lists them, `train` refuses
+};
+
+/// Reads a recipe, applies command-line overrides ("--a.b", "VALUE", "--a.b=VALUE", "--flag": see override.h), interpolates and types it.
+/// Throws UserError with every mistake: malformed YAML, wrong types and values, unknown keys and targets.
+LoadedRecipe load_recipe(const std::filesystem::path& path, std::span<const std::string> overrides, const Environment& environment);
+/// The same for a tree already read (the file's part is done): for tests and tools.
+LoadedRecipe load_recipe(Node tree, const Environment& environment);
+
+/// global_batch_size = local_batch_size · data_parallel_size · (whole number), and packing's rule that local_batch_size is 1. Adds every violation.
+void validate_batch_sizes(const LoadedRecipe& loaded, std::int64_t data_parallel_size, ProblemList& problems);
+
+/// One problem for each model, tokenizer and dataset that is named like a hub repository and is neither a path nor in the local hub cache.
+std::vector<Problem> absent_resources(const LoadedRecipe& loaded, const Environment& environment);
+
+}  // namespace tessera::config

@@ -1,0 +1,115 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tessera/core/dtype.h"
+
+namespace tessera::config {
+
+enum class Strategy : std::uint8_t { Fsdp2, MegatronFsdp, Ddp };
+enum class ActivationCheckpointing : std::uint8_t { Off, Full, Selective };
+enum class CpAttention : std::uint8_t { Ring, AllGather, AllToAll };
+
+/// Absent dtypes: bf16 for all three when the model is bf16, else the model's.
+struct MixedPrecisionPolicy {
+  std::optional<DType> param_dtype;
+  std::optional<DType> reduce_dtype;  ///< on the wire; sums are fp32
+  std::optional<DType> output_dtype;
+  bool cast_forward_inputs = true;
+};
+
+/// Options of `strategy: fsdp2`.
+struct Fsdp2Options {
+  std::optional<MixedPrecisionPolicy> mp_policy;
+  bool cpu_offload = false;  ///< `offload_policy` is given
+  bool offload_pin_memory = true;
+  std::optional<DType> autocast_dtype;
+  bool defer_fsdp_grad_sync = true;
+  std::optional<bool> reshard_after_forward;  ///< absent: all but the last unit
+  bool enable_fsdp2_prefetch = true;
+  std::int64_t forward_prefetch_depth = 1;
+  std::int64_t backward_prefetch_depth = 2;
+};
+
+/// Options of `strategy: megatron_fsdp`.
+struct MegatronFsdpOptions {
+  std::int64_t zero_dp_strategy = 3;
+  bool overlap_grad_reduce = true;
+  bool overlap_param_gather = true;
+  bool average_in_collective = false;
+  bool grad_reduce_in_fp32 = false;
+  bool preserve_fp32_weights = false;
+  bool check_for_nan_in_grad = true;
+  bool report_nan_in_param_grad = false;
+  bool disable_bucketing = false;
+  bool calculate_per_token_loss = false;
+  bool fsdp_double_buffer = false;
+  std::vector<std::string> unit_modules;
+};
+
+/// Options of `strategy: ddp`.
+struct DdpOptions {
+  bool broadcast_buffers = false;
+  bool find_unused_parameters = false;
+  bool static_graph = false;
+  std::optional<double> bucket_cap_mb;
+  bool gradient_as_bucket_view = false;
+};
+
+enum class PipelineSchedule : std::uint8_t { OneFOneB, GPipe, Interleaved1F1B, LoopedBFS, InterleavedZeroBubble, ZBVZeroBubble, DualPipeV };
+enum class StageRounding : std::uint8_t { None, Up, Down };
+
+/// `distributed.pipeline`; only read when pp_size > 1.
+struct Pipeline {
+  PipelineSchedule pp_schedule = PipelineSchedule::OneFOneB;
+  std::string pp_schedule_csv;  ///< path; replaces pp_schedule
+  std::int64_t pp_microbatch_size = 1;
+  std::optional<std::int64_t> layers_per_stage;
+  StageRounding round_virtual_stages_to_pp_multiple = StageRounding::None;
+  std::vector<std::vector<std::string>> module_fqns_per_model_part;
+  bool scale_grads_in_schedule = false;
+  std::optional<DType> dtype;
+};
+
+/// `distributed.moe`; only read when ep_size > 1.
+struct MoeParallel {
+  bool ignore_router_for_ac = true;
+  bool reshard_after_forward = false;
+  bool wrap_outer_model = true;
+  std::optional<DType> lm_head_precision;
+  std::optional<MixedPrecisionPolicy> mp_policy;
+};
+
+/// `distributed`. Sizes left out are 1, except dp_size, which is world_size / (tp·pp·cp).
+struct Distributed {
+  Strategy strategy = Strategy::Fsdp2;
+  std::optional<std::int64_t> dp_size;
+  std::int64_t dp_replicate_size = 1;
+  std::int64_t tp_size = 1;
+  std::int64_t pp_size = 1;
+  std::int64_t cp_size = 1;
+  std::int64_t ep_size = 1;
+  bool sequence_parallel = false;
+  bool enable_async_tensor_parallel = false;
+  std::map<std::string, std::string> tp_plan;  ///< name pattern -> style; empty: the family's own plan
+  CpAttention cp_attention = CpAttention::Ring;
+  ActivationCheckpointing activation_checkpointing = ActivationCheckpointing::Off;
+  bool offload_activations = false;
+  Fsdp2Options fsdp2;
+  MegatronFsdpOptions megatron_fsdp;
+  DdpOptions ddp;
+  std::optional<Pipeline> pipeline;
+  std::optional<MoeParallel> moe;
+};
+
+/// `dist_env`.
+struct DistEnv {
+  std::string backend;  ///< "" (choose), "nccl", "mpi"; "gloo" means MPI here
+  double timeout_minutes = 1.0;
+};
+
+}  // namespace tessera::config
