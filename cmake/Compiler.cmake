@@ -1,0 +1,25 @@
+# Flags every Tessera target shares: warnings are errors, ccache and lld are used when present.
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  # Precompiled headers hit the cache only with these two relaxations.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE_PROGRAM})
+  set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+endif()
+
+find_program(LLD_PROGRAM NAMES ld.lld ld.lld-19 ld.lld-14)
+if(LLD_PROGRAM AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND EXISTS /usr/bin/ld.lld)
+  add_link_options(-fuse-ld=lld)
+endif()
+
+add_library(tessera_options INTERFACE)
+target_compile_options(tessera_options INTERFACE -Wall -Wextra -Wpedantic -Werror -Wno-unused-parameter)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # GCC 12 reports these falsely inside libstdc++ at -O2 and above.
+  target_compile_options(tessera_options INTERFACE -fpch-preprocess -Wno-restrict -Wno-dangling-pointer -Wno-maybe-uninitialized
+                                                   -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread)
+endif()
+target_include_directories(tessera_options INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>)
+if(TESSERA_SANITIZE)
+  add_compile_options(-fsanitize=${TESSERA_SANITIZE} -fno-omit-frame-pointer -g1)
+  add_link_options(-fsanitize=${TESSERA_SANITIZE})
+endif()

@@ -1,0 +1,43 @@
+#include "tessera/core/interrupt.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+
+#include "tessera/core/error.h"
+
+namespace tessera {
+namespace {
+
+// A signal handler can reach nothing but statics.
+std::atomic<int> received{0};
+std::atomic<bool> guarded{false};
+struct sigaction previous_interrupt;
+struct sigaction previous_terminate;
+
+void on_signal(int number) {
+  if (received.exchange(number) != 0) ::_exit(128 + number);
+}
+
+}  // namespace
+
+InterruptGuard::InterruptGuard() {
+  TESSERA_ASSERT(!guarded.exchange(true), "only one InterruptGuard may live at a time");
+  received = 0;
+  struct sigaction action{};
+  action.sa_handler = on_signal;
+  action.sa_flags = SA_RESTART;
+  ::sigaction(SIGINT, &action, &previous_interrupt);
+  ::sigaction(SIGTERM, &action, &previous_terminate);
+}
+
+InterruptGuard::~InterruptGuard() {
+  ::sigaction(SIGINT, &previous_interrupt, nullptr);
+  ::sigaction(SIGTERM, &previous_terminate, nullptr);
+  guarded = false;
+}
+
+int InterruptGuard::signal() const { return received; }
+
+}  // namespace tessera

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string_view>
+
+namespace tessera::log {
+
+/// One line each on standard error; answers a program would read go to standard output instead.
+/// "note: …" and "warning: …" are coloured on a terminal only.
+void line(std::string_view text);
+void note(std::string_view text);
+void warning(std::string_view text);
+
+template <class... Arguments>
+void line(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+  line(std::string_view(fmt::format(format, std::forward<Arguments>(arguments)...)));
+}
+template <class... Arguments>
+void note(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+  note(std::string_view(fmt::format(format, std::forward<Arguments>(arguments)...)));
+}
+template <class... Arguments>
+void warning(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+  warning(std::string_view(fmt::format(format, std::forward<Arguments>(arguments)...)));
+}
+
+}  // namespace tessera::log

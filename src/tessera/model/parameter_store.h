@@ -1,0 +1,67 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tessera/core/dtype.h"
+#include "tessera/model/parameter_table.h"
+#include "tessera/ops/parameter.h"
+
+namespace tessera::model {
+
+/// The flat memory of one unit's trainable (or frozen) parameters. `master` is fp32 (fp64 for reference runs); in those dtypes the compute
+/// views are views of `master`, otherwise of `compute`, which holds the rounded weights.
+struct FlatBuffer {
+  std::int64_t unit = 0;
+  bool trainable = true;
+  at::Tensor master;    ///< [n]
+  at::Tensor compute;   ///< [n] in the compute dtype; the same tensor as master when that is the compute dtype
+  at::Tensor gradient;  ///< [n] like master; undefined when frozen
+  struct Range {
+    std::size_t parameter;  ///< index into the table
+    std::int64_t begin, size;  ///< elements
+  };
+  std::vector<Range> ranges;  ///< ascending, each start 64-byte aligned; the gaps are zero and stay zero
+};
+
+/// Owns the weights of a whole model in this process, one pair of flat buffers per unit, and the handles operators use.
+class ParameterStore {
+ public:
+  struct Options {
+    DType compute_dtype = DType::F32;   ///< F32, BF16, or F64 (reference runs)
+    bool trainable = true;              ///< false: no gradients, no masters (inference keeps only the compute weights)
+    std::function<bool(const ParameterSpec&)> frozen;  ///< parameters without gradients
+  };
+  ParameterStore(ParameterTable table, Options options);
+  ParameterStore(const ParameterStore&) = delete;
+  ParameterStore& operator=(const ParameterStore&) = delete;
+
+  const ParameterTable& table() const { return table_; }
+  const Options& options() const { return options_; }
+  ops::Parameter& parameter(const std::string& name);
+  ops::Parameter& parameter(std::size_t index) { return *parameters_[index]; }
+  std::vector<FlatBuffer>& buffers() { return buffers_; }
+  const std::vector<FlatBuffer>& buffers() const { return buffers_; }
+  /// A view of the parameter's master weights, shaped; of the compute weights when there are no masters.
+  at::Tensor master(std::size_t index) const;
+
+  /// Forgets the gradients of the last step: the next ones overwrite. (Nothing is cleared unless a parameter stays unused: see finish_gradients.)
+  void start_gradients();
+  /// Zeroes the gradient of every trainable parameter that no operator wrote in this step.
+  void finish_gradients();
+  /// compute = round(master) for every buffer; nothing to do when they are one.
+  void refresh_compute();
+
+ private:
+  ParameterTable table_;
+  Options options_;
+  std::vector<FlatBuffer> buffers_;
+  std::vector<std::unique_ptr<ops::Parameter>> parameters_;
+};
+
+}  // namespace tessera::model

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tessera/core/dtype.h"
+#include "tessera/model/spec.h"
+
+namespace tessera::model {
+
+/// What a parameter does; plans (tensor, stage, expert) and decay groups select by it.
+enum class Role { Embedding, PositionEmbedding, Norm, QueryKeyValue, Output, GateUp, Down, Head };
+enum class Initialization { Normal, Zeros, Ones };
+
+/// A box of one checkpoint tensor and the rows of the local tensor that hold it. Rows are indices of dim 0 of the local tensor;
+/// a `transposed` box lies in the checkpoint as [columns, rows].
+struct Piece {
+  std::string tensor;                     ///< Hugging Face name
+  std::vector<std::int64_t> tensor_shape; ///< global shape as the checkpoint has it
+  std::vector<std::int64_t> offset;       ///< of the box, in the checkpoint's own orientation
+  std::vector<std::int64_t> size;
+  std::int64_t row = 0;                   ///< first row of the local tensor
+  bool transposed = false;
+};
+
+/// One local tensor. Fused projections (q, k, v; gate, up) are one parameter made of several pieces, whatever the checkpoint does.
+struct ParameterSpec {
+  std::string name;                 ///< e.g. "layers.3.query_key_value.weight"; unique
+  std::vector<std::int64_t> shape;  ///< [out, in] for linear weights, always
+  Role role = Role::Norm;
+  bool bias = false;
+  Initialization initialization = Initialization::Normal;
+  double standard_deviation = 0.0;  ///< of Normal
+  std::int64_t unit = 0;            ///< 0: embedding, 1 … L: blocks, L + 1: final norm and head
+  std::int64_t layer = -1;          ///< block number, −1 outside blocks
+  std::vector<Piece> pieces;
+
+  std::int64_t num_elements() const;
+};
+
+/// Every parameter of the model in the order of its units. Needs no tensors. A tied head has no entry of its own: it is a second use of the embedding.
+struct ParameterTable {
+  std::vector<ParameterSpec> parameters;
+  std::int64_t num_units = 0;
+  bool tied_head = false;
+
+  std::int64_t num_elements() const;
+  const ParameterSpec& find(const std::string& name) const;
+};
+
+ParameterTable parameter_table(const ModelSpec& spec);
+
+/// Floating-point operations of one token's forward and backward pass: 6 × (matrix parameters, head included, embedding lookup not)
+/// + 12 × layers × hidden × visible length / 2 for causal attention (PaLM, appendix B, with the causal half).
+double flops_per_token(const ModelSpec& spec, std::int64_t sequence_length);
+
+}  // namespace tessera::model

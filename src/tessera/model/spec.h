@@ -1,0 +1,114 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tessera/core/dtype.h"
+
+namespace tessera::model {
+
+enum class NormKind { Rms, Layer };
+/// Where a block normalises: before attention and feed-forward (llama), after them on the branch (olmo2), or both (gemma2).
+enum class NormPlacement { Pre, Post, Sandwich };
+/// Normalisation of queries and keys: none, over each head (qwen3, gemma3), or over the whole projection (olmo2).
+enum class QueryKeyNorm { None, Head, Projection };
+enum class Activation { Silu, GeluTanh, GeluErf, Relu };
+enum class FeedForwardKind { Gated, Plain };
+enum class PositionKind { Rope, Learned };
+/// How rotary frequencies are scaled; the names are Hugging Face's rope_type.
+enum class RopeKind { Default, Linear, Dynamic, Yarn, Longrope, Llama3 };
+
+/// One set of rotary frequencies (gemma3 has two: one for sliding, one for full attention).
+struct RopeSpec {
+  RopeKind kind = RopeKind::Default;
+  double theta = 10000.0;
+  double factor = 1.0;
+  std::int64_t rotary_dim = 0;                ///< rotated leading dims of each head, even
+  std::int64_t max_position_embeddings = 0;
+  std::int64_t original_max_position_embeddings = 0;
+  double low_freq_factor = 1.0;               ///< llama3
+  double high_freq_factor = 4.0;              ///< llama3
+  double beta_fast = 32.0;                    ///< yarn
+  double beta_slow = 1.0;                     ///< yarn
+  bool truncate = true;                       ///< yarn: round the correction range to whole dims
+  std::optional<double> attention_factor;     ///< yarn, longrope: multiplies cos and sin; derived from factor when absent
+  std::optional<double> mscale;               ///< yarn
+  std::optional<double> mscale_all_dim;       ///< yarn
+  std::vector<double> short_factor;           ///< longrope
+  std::vector<double> long_factor;            ///< longrope
+};
+
+/// Attention of one layer. Only what may differ between layers is here.
+struct LayerSpec {
+  std::optional<std::int64_t> sliding_window;  ///< a query sees itself and this many − 1 earlier positions
+  std::size_t rope = 0;                        ///< index into ModelSpec::ropes
+};
+
+/// How a family names its tensors in a Hugging Face checkpoint; "{}" stands for the layer number. Fields left empty do not exist in the family.
+struct TensorNames {
+  std::string embedding, position_embedding, final_norm, head;
+  std::string attention_norm, feed_forward_norm;            ///< before attention / feed-forward (Pre, Sandwich)
+  std::string attention_post_norm, feed_forward_post_norm;  ///< after them (Post, Sandwich)
+  std::string query, key, value;                            ///< separate projections …
+  std::string query_key_value;                              ///< … or one fused tensor [q rows, k rows, v rows]
+  std::string query_norm, key_norm;
+  std::string output;
+  std::string gate, up, gate_up;                            ///< separate or fused [gate rows, up rows]; Plain uses `up` only
+  std::string down;
+  bool transposed = false;                                  ///< linear weights are stored [in, out] (gpt2's Conv1D)
+};
+
+/// A decoder-only language model as plain data: everything the parameter table and the Decoder need, nothing they don't.
+/// Names follow Hugging Face's config.json.
+struct ModelSpec {
+  std::string model_type;
+  std::int64_t vocab_size = 0;
+  std::int64_t hidden_size = 0;
+  std::int64_t intermediate_size = 0;
+  std::int64_t num_attention_heads = 0;
+  std::int64_t num_key_value_heads = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t max_position_embeddings = 0;
+  std::vector<LayerSpec> layers;
+
+  PositionKind position = PositionKind::Rope;
+  std::vector<RopeSpec> ropes;
+
+  NormKind norm = NormKind::Rms;
+  NormPlacement norm_placement = NormPlacement::Pre;
+  double norm_eps = 1e-6;
+  double norm_weight_offset = 0.0;  ///< gemma multiplies by 1 + weight
+  QueryKeyNorm query_key_norm = QueryKeyNorm::None;
+
+  double attention_scale = 0.0;  ///< multiplies q·k; 1/sqrt(head_dim) unless the family says otherwise
+  std::optional<double> attention_soft_cap;
+  std::optional<double> final_soft_cap;
+  FeedForwardKind feed_forward = FeedForwardKind::Gated;
+  Activation activation = Activation::Silu;
+
+  bool query_key_value_bias = false;
+  bool output_bias = false;
+  bool feed_forward_bias = false;
+  bool tie_word_embeddings = false;
+
+  double embedding_multiplier = 1.0;
+  double residual_multiplier = 1.0;
+  double logits_divisor = 1.0;
+
+  double attention_dropout = 0.0;
+  double residual_dropout = 0.0;
+  double embedding_dropout = 0.0;
+
+  double initializer_range = 0.02;
+  bool scale_residual_initialization = false;  ///< gpt2: output projections start with range / sqrt(2 · layers)
+  DType dtype = DType::F32;                    ///< as the checkpoint says
+  std::optional<std::int64_t> bos_token_id, pad_token_id;
+  std::vector<std::int64_t> eos_token_ids;
+  TensorNames names;
+
+  std::int64_t num_layers() const { return static_cast<std::int64_t>(layers.size()); }
+};
+
+}  // namespace tessera::model

@@ -1,0 +1,1 @@
+// Compiled only to give the precompiled header an owner.

@@ -1,0 +1,52 @@
+#include "support/support.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+
+#include "tessera/core/error.h"
+
+namespace tessera::test {
+
+TemporaryDirectory::TemporaryDirectory() {
+  std::string name = (std::filesystem::temp_directory_path() / "tessera-test-XXXXXX").string();
+  if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("cannot create " + name);
+  path_ = name;
+}
+
+TemporaryDirectory::~TemporaryDirectory() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+std::filesystem::path test_data(const std::string& relative) { return std::filesystem::path(TESSERA_SOURCE_DIR) / "tests/data" / relative; }
+
+std::filesystem::path shared_data(const std::string& relative) {
+  return std::filesystem::path(TESSERA_SOURCE_DIR).parent_path() / "shared" / relative;
+}
+
+void write_file(const std::filesystem::path& path, std::string_view content) {
+  std::filesystem::create_directories(path.parent_path());
+  std::ofstream(path, std::ios::binary).write(content.data(), static_cast<std::streamsize>(content.size()));
+}
+
+std::string read_file(const std::filesystem::path& path) {
+  std::ifstream stream(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+std::string error_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const UserError& error) {
+    return error.what();
+  } catch (const Failure& failure) {
+    return failure.what();
+  }
+  ADD_FAILURE() << "expected a UserError or a Failure";
+  return "";
+}
+
+}  // namespace tessera::test
