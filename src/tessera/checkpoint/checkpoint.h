@@ -1,0 +1,101 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tessera/checkpoint/directory.h"
+#include "tessera/checkpoint/manifest.h"
+#include "tessera/checkpoint/signature.h"
+#include "tessera/core/file.h"
+#include "tessera/core/json.h"
+#include "tessera/model/parameter_store.h"
+#include "tessera/optim/optimizer.h"
+
+/// Saving and restoring a training run.
+///
+///   epoch_E_step_S/
+///     model/   shard-RRRRR-of-NNNNN.safetensors   rounded weights in the model's dtype under their Hugging Face names, each a box of the global
+///     tensor
+///              config.json, generation_config.json, tokenizer files; consolidate.sh; consolidated/ (a Hugging Face directory) when asked
+///     optim/   shard-RRRRR-of-NNNNN.safetensors   "exp_avg.NAME", "exp_avg_sq.NAME" and, unless model/ already holds them exactly, "master.NAME", in
+///     fp32 loader.json  scheduler.json  rng.json  losses.json  config.yaml manifest.json                               written last
+namespace tessera::checkpoint {
+
+/// What the training loop wants back on resume. The Json values are its own business.
+struct TrainingState {
+  std::int64_t epoch = 0;
+  std::int64_t step = 0;  ///< completed optimizer steps
+  Json loader;
+  Json scheduler;
+  Json rng;
+  Json losses;                              ///< {"train_loss": …, "val_loss": …}
+  std::optional<double> validation_metric;  ///< what LOWEST_VAL compares (best_metric_key): lower is better
+};
+
+/// The files that make model/ and model/consolidated/ a model directory.
+struct ModelFiles {
+  std::string config_json;                    ///< text of config.json
+  std::vector<std::filesystem::path> copied;  ///< generation_config.json and tokenizer files, copied under their own names
+};
+/// From the directory a model was loaded from; "torch_dtype" (or "dtype") of config.json becomes `dtype`. UserError without a config.json.
+ModelFiles model_files(const std::filesystem::path& model_directory, DType dtype);
+
+/// Everything one save writes.
+struct SaveRequest {
+  const model::ParameterStore* store = nullptr;
+  const optim::Optimizer* optimizer = nullptr;
+  ModelSignature signature;
+  ModelFiles model_files;
+  TrainingState state;
+  std::string config_yaml;         ///< the resolved recipe
+  Json versions = Json::object();  ///< {"tessera": "0.1.0", "torch": …}
+  bool consolidate = false;        ///< write model/consolidated/ too
+};
+
+struct DirectoryOptions {
+  std::uint64_t max_shard_size = 5'000'000'000;        ///< bytes of a consolidated file
+  std::optional<std::int64_t> max_recent_checkpoints;  ///< absent: keep all
+};
+
+/// The checkpoint_dir of one run: created if need be, locked, and cleaned of what an interrupted save left.
+class CheckpointDirectory {
+ public:
+  /// `operations` must outlive it. UserError when the directory cannot be created or written, or another run holds it.
+  CheckpointDirectory(FileOperations& operations, std::filesystem::path path, DirectoryOptions options);
+
+  const std::filesystem::path& path() const { return path_; }
+  /// UserError when the directory holds checkpoints later than `step`, where the run begins: saving would meet them. Ask before training.
+  void refuse_later_checkpoints(std::int64_t step) const;
+
+  /// Writes epoch_E_step_S aside, syncs it, renames it into place; then points LATEST, and LOWEST_VAL when the metric is the lowest so far, at it and
+  /// removes what max_recent_checkpoints no longer keeps. Failure (disk full, …) leaves the earlier checkpoints and links as they were; UserError
+  /// when the name is taken. Returns the checkpoint's path.
+  std::filesystem::path save(const SaveRequest& request);
+
+ private:
+  void write_aside(const std::filesystem::path& aside, const SaveRequest& request);
+  void switch_links(const std::filesystem::path& checkpoint, const TrainingState& state);
+
+  FileOperations& operations_;
+  std::filesystem::path path_;
+  DirectoryOptions options_;
+  std::unique_ptr<DirectoryLock> lock_;
+};
+
+struct RestoreOptions {
+  Verify verify = Verify::Sizes;
+  /// false: weights only, read from model/ (rounded to its dtype); optim/ need not be there.
+  bool restore_optimizer = true;
+};
+
+/// Reads a checkpoint (see resolve_restore_from) into the store and the optimizer: bitwise what was saved. `optimizer` may be null when it is not to
+/// be restored. Before anything is overwritten: UserError for another model (both signatures shown), for files that are missing, truncated or
+/// damaged, and for every tensor that is missing, surplus or has another shape.
+TrainingState restore(const std::filesystem::path& checkpoint, const ModelSignature& signature, model::ParameterStore& store,
+                      optim::Optimizer* optimizer, const RestoreOptions& options);
+
+}  // namespace tessera::checkpoint

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tessera/checkpoint/signature.h"
+#include "tessera/core/dtype.h"
+#include "tessera/core/file.h"
+#include "tessera/core/json.h"
+
+/// manifest.json: what a complete checkpoint consists of.
+namespace tessera::checkpoint {
+
+/// A file's size and content hash (XXH3, 64 bits, 16 hexadecimal digits).
+struct FileRecord {
+  std::uint64_t size = 0;
+  std::string xxh3;
+};
+
+/// One box of a tensor as it lies in a file. A file holds at most one box of a tensor, under the tensor's name.
+struct BoxRecord {
+  std::string file;  ///< relative to the checkpoint
+  std::vector<std::int64_t> offset;
+  std::vector<std::int64_t> size;
+  std::string xxh3;  ///< of the box's bytes
+};
+
+struct TensorRecord {
+  DType dtype = DType::F32;
+  std::vector<std::int64_t> shape;  ///< of the whole tensor
+  std::vector<BoxRecord> boxes;     ///< disjoint; together the whole tensor
+};
+using TensorRecords = std::map<std::string, TensorRecord>;
+
+struct Manifest {
+  std::int64_t epoch = 0;
+  std::int64_t step = 0;
+  ModelSignature signature;
+  std::int64_t optimizer_steps = 0;
+  std::optional<double> validation_metric;
+  Json layout = Json::object();             ///< how the run was split: {"world_size": 1, …}
+  Json versions = Json::object();           ///< of the programs that wrote it
+  std::map<std::string, FileRecord> files;  ///< every file but the manifest, by path relative to the checkpoint
+  TensorRecords model;                      ///< by Hugging Face name
+  TensorRecords optim;                      ///< "master.NAME", "exp_avg.NAME", "exp_avg_sq.NAME"
+};
+
+/// The text of manifest.json; it ends with a hash of itself.
+std::string to_text(const Manifest& manifest);
+/// Reads it back. UserError at `where` for a text that is damaged, of a newer version, or lies: boxes outside their tensor, that overlap or leave
+/// holes, two of one tensor in a file, a file that is not listed or lies outside the checkpoint.
+Manifest manifest_from_text(std::string_view text, const std::string& where);
+/// manifest.json of a checkpoint; UserError when it is not one.
+Manifest read_manifest(const std::filesystem::path& checkpoint);
+
+/// What is checked of the files before they are believed.
+enum class Verify : std::uint8_t {
+  Off,    ///< only what reading them checks
+  Sizes,  ///< every file exists and has its size
+  Full,   ///< and its hash
+};
+/// One problem for each file that is missing, has another size or another hash; a damaged tensor is named. Only files `wanted` accepts (all when
+/// empty).
+std::vector<Problem> verify_files(const std::filesystem::path& checkpoint, const Manifest& manifest, Verify verify,
+                                  const std::function<bool(const std::string& file)>& wanted = {});
+
+}  // namespace tessera::checkpoint
