@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tessera/core/dtype.h"
@@ -15,26 +17,29 @@
 namespace tessera::model {
 
 /// The flat memory of one unit's trainable (or frozen) parameters. `master` is fp32 (fp64 for reference runs); in those dtypes the compute
-/// views are views of `master`, otherwise of `compute`, which holds the rounded weights.
+/// views are views of `master`, otherwise of `compute`, which holds the rounded weights. bf16 weights that are not trained have no masters.
 struct FlatBuffer {
   std::int64_t unit = 0;
   bool trainable = true;
-  at::Tensor master;    ///< [n]
+  at::Tensor master;    ///< [n]; undefined for untrained bf16 weights
   at::Tensor compute;   ///< [n] in the compute dtype; the same tensor as master when that is the compute dtype
   at::Tensor gradient;  ///< [n] like master; undefined when frozen
   struct Range {
-    std::size_t parameter;  ///< index into the table
+    std::size_t parameter;     ///< index into the table
     std::int64_t begin, size;  ///< elements
   };
   std::vector<Range> ranges;  ///< ascending, each start 64-byte aligned; the gaps are zero and stay zero
+
+  /// n: the end of the last range, rounded up to the alignment.
+  std::int64_t num_elements() const;
 };
 
 /// Owns the weights of a whole model in this process, one pair of flat buffers per unit, and the handles operators use.
 class ParameterStore {
  public:
   struct Options {
-    DType compute_dtype = DType::F32;   ///< F32, BF16, or F64 (reference runs)
-    bool trainable = true;              ///< false: no gradients, no masters (inference keeps only the compute weights)
+    DType compute_dtype = DType::F32;                  ///< F32, BF16, or F64 (reference runs)
+    bool trainable = true;                             ///< false: no gradients, no masters (inference keeps only the compute weights)
     std::function<bool(const ParameterSpec&)> frozen;  ///< parameters without gradients
   };
   ParameterStore(ParameterTable table, Options options);
@@ -43,7 +48,10 @@ class ParameterStore {
 
   const ParameterTable& table() const { return table_; }
   const Options& options() const { return options_; }
+  /// The name must be in the table.
   ops::Parameter& parameter(const std::string& name);
+  std::size_t index_of(const std::string& name) const;
+  bool contains(const std::string& name) const;
   ops::Parameter& parameter(std::size_t index) { return *parameters_[index]; }
   std::vector<FlatBuffer>& buffers() { return buffers_; }
   const std::vector<FlatBuffer>& buffers() const { return buffers_; }
@@ -62,6 +70,8 @@ class ParameterStore {
   Options options_;
   std::vector<FlatBuffer> buffers_;
   std::vector<std::unique_ptr<ops::Parameter>> parameters_;
+  std::vector<std::pair<std::size_t, std::size_t>> places_;  // of each parameter: the buffer, and the range in it
+  std::map<std::string, std::size_t> index_by_name_;
 };
 
 }  // namespace tessera::model

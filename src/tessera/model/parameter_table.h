@@ -16,12 +16,15 @@ enum class Initialization { Normal, Zeros, Ones };
 /// A box of one checkpoint tensor and the rows of the local tensor that hold it. Rows are indices of dim 0 of the local tensor;
 /// a `transposed` box lies in the checkpoint as [columns, rows].
 struct Piece {
-  std::string tensor;                     ///< Hugging Face name
-  std::vector<std::int64_t> tensor_shape; ///< global shape as the checkpoint has it
-  std::vector<std::int64_t> offset;       ///< of the box, in the checkpoint's own orientation
+  std::string tensor;                      ///< Hugging Face name
+  std::vector<std::int64_t> tensor_shape;  ///< global shape as the checkpoint has it
+  std::vector<std::int64_t> offset;        ///< of the box, in the checkpoint's own orientation
   std::vector<std::int64_t> size;
-  std::int64_t row = 0;                   ///< first row of the local tensor
+  std::int64_t row = 0;  ///< first row of the local tensor
   bool transposed = false;
+
+  /// Rows of the local tensor that the box fills.
+  std::int64_t num_rows() const;
 };
 
 /// One local tensor. Fused projections (q, k, v; gate, up) are one parameter made of several pieces, whatever the checkpoint does.
@@ -39,7 +42,8 @@ struct ParameterSpec {
   std::int64_t num_elements() const;
 };
 
-/// Every parameter of the model in the order of its units. Needs no tensors. A tied head has no entry of its own: it is a second use of the embedding.
+/// Every parameter of the model in the order of its units. Needs no tensors. A tied head has no entry of its own: it is a second use of the
+/// embedding.
 struct ParameterTable {
   std::vector<ParameterSpec> parameters;
   std::int64_t num_units = 0;
@@ -50,9 +54,5 @@ struct ParameterTable {
 };
 
 ParameterTable parameter_table(const ModelSpec& spec);
-
-/// Floating-point operations of one token's forward and backward pass: 6 × (matrix parameters, head included, embedding lookup not)
-/// + 12 × layers × hidden × visible length / 2 for causal attention (PaLM, appendix B, with the causal half).
-double flops_per_token(const ModelSpec& spec, std::int64_t sequence_length);
 
 }  // namespace tessera::model

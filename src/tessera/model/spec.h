@@ -25,19 +25,19 @@ struct RopeSpec {
   RopeKind kind = RopeKind::Default;
   double theta = 10000.0;
   double factor = 1.0;
-  std::int64_t rotary_dim = 0;                ///< rotated leading dims of each head, even
+  std::int64_t rotary_dim = 0;  ///< rotated leading dims of each head, even
   std::int64_t max_position_embeddings = 0;
   std::int64_t original_max_position_embeddings = 0;
-  double low_freq_factor = 1.0;               ///< llama3
-  double high_freq_factor = 4.0;              ///< llama3
-  double beta_fast = 32.0;                    ///< yarn
-  double beta_slow = 1.0;                     ///< yarn
-  bool truncate = true;                       ///< yarn: round the correction range to whole dims
-  std::optional<double> attention_factor;     ///< yarn, longrope: multiplies cos and sin; derived from factor when absent
-  std::optional<double> mscale;               ///< yarn
-  std::optional<double> mscale_all_dim;       ///< yarn
-  std::vector<double> short_factor;           ///< longrope
-  std::vector<double> long_factor;            ///< longrope
+  double low_freq_factor = 1.0;            ///< llama3
+  double high_freq_factor = 4.0;           ///< llama3
+  double beta_fast = 32.0;                 ///< yarn
+  double beta_slow = 1.0;                  ///< yarn
+  bool truncate = true;                    ///< yarn: round the correction range to whole dims
+  std::optional<double> attention_factor;  ///< yarn, longrope: multiplies cos and sin; derived from factor when absent
+  std::optional<double> mscale;            ///< yarn
+  std::optional<double> mscale_all_dim;    ///< yarn
+  std::vector<double> short_factor;        ///< longrope
+  std::vector<double> long_factor;         ///< longrope
 };
 
 /// Attention of one layer. Only what may differ between layers is here.
@@ -46,8 +46,10 @@ struct LayerSpec {
   std::size_t rope = 0;                        ///< index into ModelSpec::ropes
 };
 
-/// How a family names its tensors in a Hugging Face checkpoint; "{}" stands for the layer number. Fields left empty do not exist in the family.
+/// How a family names its modules in a Hugging Face checkpoint ("model.layers.{}.self_attn.q_proj"); "{}" stands for the layer number, and
+/// ".weight" or ".bias" follows. Fields left empty do not exist in the family.
 struct TensorNames {
+  std::string base_prefix;  ///< "model.": checkpoints of the bare model lack it
   std::string embedding, position_embedding, final_norm, head;
   std::string attention_norm, feed_forward_norm;            ///< before attention / feed-forward (Pre, Sandwich)
   std::string attention_post_norm, feed_forward_post_norm;  ///< after them (Post, Sandwich)
@@ -55,9 +57,9 @@ struct TensorNames {
   std::string query_key_value;                              ///< … or one fused tensor [q rows, k rows, v rows]
   std::string query_norm, key_norm;
   std::string output;
-  std::string gate, up, gate_up;                            ///< separate or fused [gate rows, up rows]; Plain uses `up` only
+  std::string gate, up, gate_up;  ///< separate or fused [gate rows, up rows]; Plain uses `up` only
   std::string down;
-  bool transposed = false;                                  ///< linear weights are stored [in, out] (gpt2's Conv1D)
+  bool transposed = false;  ///< linear weights are stored [in, out] (gpt2's Conv1D)
 };
 
 /// A decoder-only language model as plain data: everything the parameter table and the Decoder need, nothing they don't.
