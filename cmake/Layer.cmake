@@ -1,9 +1,15 @@
 # tessera_layer(NAME [TORCH] DEPENDS layer... LINKS library...)
 #   One static library per folder of src/tessera. A layer sees only the layers it names, so the build refuses a wrong arrow.
+#   A subfolder with a CMakeLists.txt of its own is a target of its own.
 #   TORCH: the layer uses libtorch and takes the shared precompiled header.
 function(tessera_layer name)
   cmake_parse_arguments(LAYER "TORCH" "" "DEPENDS;LINKS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  file(GLOB nested RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*/CMakeLists.txt)
+  foreach(list_file ${nested})
+    get_filename_component(folder ${list_file} DIRECTORY)
+    list(FILTER sources EXCLUDE REGEX "^${CMAKE_CURRENT_SOURCE_DIR}/${folder}/")
+  endforeach()
   add_library(tessera_${name} STATIC ${sources})
   target_link_libraries(tessera_${name} PUBLIC tessera_options)
   foreach(dependency ${LAYER_DEPENDS})
@@ -17,7 +23,7 @@ function(tessera_layer name)
 endfunction()
 
 # tessera_tests(LAYER [TORCH] LINKS library...)
-#   tests/LAYER/*_test.cpp become one program, build/tests/LAYER_tests.
+#   tests/LAYER/*_test.cpp become one program, build/tests/LAYER_tests, whose main function is tests/support/main.cpp.
 function(tessera_tests layer)
   cmake_parse_arguments(TESTS "TORCH" "" "LINKS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${layer}/*.cpp)
@@ -25,7 +31,7 @@ function(tessera_tests layer)
     return()
   endif()
   add_executable(${layer}_tests ${sources})
-  target_link_libraries(${layer}_tests PRIVATE tessera_${layer} ${TESTS_LINKS} tessera_test_support GTest::gmock GTest::gtest_main)
+  target_link_libraries(${layer}_tests PRIVATE tessera_${layer} ${TESTS_LINKS} tessera_test_support)
   target_include_directories(${layer}_tests PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   if(TESTS_TORCH)
     target_precompile_headers(${layer}_tests REUSE_FROM tessera_torch_pch)

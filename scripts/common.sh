@@ -1,0 +1,97 @@
+# Shared by the scripts in this folder: messages, long steps, the compiler and CMake that the build uses. Sourced, never run.
+readonly ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+readonly VENV="$ROOT/.venv"
+
+if [[ -t 2 && "${TERM:-dumb}" != dumb ]]; then
+  readonly ON_TERMINAL=1 RED=$'\e[31m' BOLD=$'\e[1m' PLAIN=$'\e[0m'
+else
+  readonly ON_TERMINAL=0 RED='' BOLD='' PLAIN=''
+fi
+
+say() { printf '%s\n' "${BOLD}==>${PLAIN} $*" >&2; }
+
+# fail WHAT [RULE] [FIX]: the form of every error of Tessera, then exit 2.
+fail() {
+  printf '%s\n' "${RED}error${PLAIN}: $1" >&2
+  [[ -n "${2:-}" ]] && printf '  rule: %s\n' "$2" >&2
+  [[ -n "${3:-}" ]] && printf '  fix:  %s\n' "$3" >&2
+  exit 2
+}
+
+# step LABEL COMMAND...: runs a step that may take long. Its output goes to a log; on a terminal the last line of the log is shown while it
+# runs, elsewhere one line says that it began and one that it ended. On failure the end of the log is printed. Returns the command's status.
+step() {
+  local label="$1" log status=0 start=$SECONDS
+  shift
+  log="$(mktemp "${TMPDIR:-/tmp}/tessera-step-XXXXXX.log")"
+  say "$label"
+  "$@" >"$log" 2>&1 </dev/null &
+  local process=$!
+  trap 'kill '"$process"' 2>/dev/null; exit 130' INT TERM
+  while ((ON_TERMINAL)) && kill -0 "$process" 2>/dev/null; do
+    sleep 0.2
+    printf '\r\e[K    %4d s  %.100s' "$((SECONDS - start))" "$(tail -n 1 "$log" | tr -d '\r')" >&2
+  done
+  wait "$process" || status=$?
+  trap - INT TERM
+  ((ON_TERMINAL)) && printf '\r\e[K' >&2
+  if ((status != 0)); then
+    tail -n 40 "$log" >&2
+    printf '%s\n' "    failed after $((SECONDS - start)) s; the whole output is in $log" >&2
+    return "$status"
+  fi
+  ((SECONDS - start < 2)) || printf '    %d s\n' "$((SECONDS - start))" >&2
+  rm -f "$log"
+}
+
+# at_least VERSION MINIMUM
+at_least() { [[ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" == "$2" ]]; }
+
+# Whether $1 is g++ 12 or newer, or clang++ 15 or newer.
+is_usable_compiler() {
+  local macros major
+  macros="$("$1" -dM -E -x c++ /dev/null 2>/dev/null)" || return 1
+  if major="$(grep -oP '^#define __clang_major__ \K\d+' <<<"$macros")"; then
+    ((major >= 15))
+  else
+    major="$(grep -oP '^#define __GNUC__ \K\d+' <<<"$macros")" && ((major >= 12))
+  fi
+}
+
+# Prints the C++ compiler to use: $CXX, the system's, or the newest usable one beside it. Fails when there is none.
+find_compiler() {
+  local candidate
+  for candidate in ${CXX:-} c++ g++ clang++ g++-{14,13,12} clang++-{20,19,18,17,16,15}; do
+    if command -v "$candidate" >/dev/null && is_usable_compiler "$candidate"; then
+      command -v "$candidate"
+      return
+    fi
+  done
+  return 1
+}
+
+# Prints a CMake of at least 3.25: the system's or the virtual environment's.
+find_cmake() {
+  local candidate version
+  for candidate in cmake "$VENV/bin/cmake"; do
+    version="$("$candidate" --version 2>/dev/null | grep -oPm1 '[\d.]+')" || continue
+    if at_least "$version" 3.25; then
+      command -v "$candidate"
+      return
+    fi
+  done
+  return 1
+}
+
+# configure BUILD_DIRECTORY [CMAKE_ARGUMENT...]: does nothing when the directory is configured with the same arguments and compiler.
+configure() {
+  local build="$1" compiler
+  shift
+  compiler="$(find_compiler)"
+  local wanted="$compiler ${TESSERA_TORCH:-} $*"
+  if [[ -f "$build/build.ninja" && -f "$build/.configured" && "$(<"$build/.configured")" == "$wanted" ]]; then return; fi
+  mkdir -p "$build"
+  step "configuring $(realpath --relative-to="$ROOT" "$build")" "$(find_cmake)" -G Ninja -S "$ROOT" -B "$build" -DCMAKE_CXX_COMPILER="$compiler" \
+    -DTESSERA_TORCH="${TESSERA_TORCH:-}" -DCMAKE_BUILD_TYPE=Release "$@"
+  printf '%s' "$wanted" >"$build/.configured"
+}

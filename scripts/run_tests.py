@@ -1,0 +1,198 @@
+"""Runs the test programs of a build, two at a time, and the checks beside them; sums everything up.
+
+The last line is exactly "N passed, N failed, N skipped". A program that crashes, hangs or says nothing counts as a failed test.
+"""
+
+import argparse
+import concurrent.futures
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PROGRAMS_AT_ONCE = 2
+SECONDS_PER_PROGRAM = 1800
+
+
+@dataclasses.dataclass
+class Result:
+    name: str
+    passed: int = 0
+    skipped: list[str] = dataclasses.field(default_factory=list)  # "test: why"
+    failed: list[str] = dataclasses.field(default_factory=list)
+    output: str = ""
+    seconds: float = 0
+
+
+def run_program(program: pathlib.Path, full: bool, pattern: str | None) -> Result:
+    """One GoogleTest program."""
+    result = Result(program.name)
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        report = pathlib.Path(folder) / "report.json"
+        command = [str(program), f"--gtest_output=json:{report}", "--gtest_brief=0", "--gtest_color=no"]
+        command += ["--full"] if full else []
+        command += [f"--gtest_filter={pattern}"] if pattern else []
+        # Threads that wait must not take a core from the program beside this one.
+        environment = {**os.environ, "OMP_WAIT_POLICY": "passive"}
+        try:
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=SECONDS_PER_PROGRAM,
+                                  env=environment, cwd=folder)
+            status, raw = done.returncode, done.stdout
+            ending = f"crashed (exit status {status})"
+        except subprocess.TimeoutExpired as expired:
+            status, raw = -1, expired.stdout or b""
+            ending = f"did not end within {SECONDS_PER_PROGRAM} s"
+        result.output = raw.decode(errors="replace")
+        result.seconds = time.monotonic() - start
+        if report.exists():
+            read_report(json.loads(report.read_text()), result)
+        else:
+            read_output(result)
+            result.failed.append(f"{last_test(result.output)}: the program {ending}")
+    if status != 0 and not result.failed:
+        result.failed.append(f"the program {ending} after its last test")
+    return result
+
+
+def read_report(report: dict, result: Result) -> None:
+    for suite in report["testsuites"]:
+        for test in suite["testsuite"]:
+            name = f"{suite['name']}.{test['name']}"
+            if test.get("failures"):
+                result.failed.append(name)
+            elif test.get("result") == "SKIPPED":
+                result.skipped.append(f"{name}: {why_skipped(test, name, result.output)}")
+            elif test.get("status") == "RUN":
+                result.passed += 1
+
+
+def why_skipped(test: dict, name: str, output: str) -> str:
+    """GoogleTest puts the reason into the report since 1.12; before that only into the output."""
+    if test.get("skipped"):
+        return test["skipped"][0]["message"].strip().splitlines()[-1]
+    text = output.partition(f"[ RUN      ] {name}\n")[2].partition("[  SKIPPED ]")[0].strip()
+    return text.splitlines()[-1] if text else "no reason given"
+
+
+def read_output(result: Result) -> None:
+    """What a program had told before it died."""
+    result.passed = len(re.findall(r"^\[       OK \]", result.output, re.M))
+    result.skipped = [f"{name}: before the crash" for name in re.findall(r"^\[  SKIPPED \] (\S+) \(", result.output, re.M)]
+    result.failed = re.findall(r"^\[  FAILED  \] (\S+?),? .*\(\d+ ms\)$", result.output, re.M)
+
+
+def last_test(output: str) -> str:
+    started = re.findall(r"^\[ RUN      \] (\S+)", output, re.M)
+    return started[-1] if started else "start"
+
+
+def check_formatting() -> Result:
+    """clang-format 19 over every tracked source file; older ones lay code out differently."""
+    result = Result("formatting")
+    formatter = next((name for name in ("clang-format-19", "clang-format") if shutil.which(name) and major_version(name) == 19), None)
+    if formatter is None:
+        result.skipped.append("formatting: no clang-format 19 (scripts/setup --dev)")
+        return result
+    files = subprocess.run(["git", "ls-files", "*.h", "*.cpp"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    done = subprocess.run([formatter, "--dry-run", "--Werror", "--ferror-limit=1", *files], cwd=ROOT, capture_output=True, text=True)
+    result.output = done.stderr
+    if done.returncode == 0:
+        result.passed = 1
+    else:
+        wrong = sorted({line.split(":")[0] for line in done.stderr.splitlines() if "-Wclang-format-violations" in line})
+        result.failed.append(f"not laid out as .clang-format says; fix with: {formatter} -i {' '.join(wrong)}")
+    return result
+
+
+def major_version(program: str) -> int:
+    text = subprocess.run([program, "--version"], capture_output=True, text=True).stdout
+    found = re.search(r"version (\d+)", text)
+    return int(found.group(1)) if found else 0
+
+
+def run_script(script: pathlib.Path, build: pathlib.Path) -> Result:
+    """A test that is a script: tests/<layer>/<name>_test.sh BUILD. Exit status 77 means skipped; the last line of its output says why."""
+    result = Result(script.name)
+    start = time.monotonic()
+    done = subprocess.run(["bash", str(script), str(build)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    result.output, result.seconds = done.stdout, time.monotonic() - start
+    if done.returncode == 77:
+        result.skipped.append(f"{script.name}: {done.stdout.strip().splitlines()[-1]}")
+    elif done.returncode == 0:
+        result.passed = 1
+    else:
+        result.failed.append(f"exit status {done.returncode}")
+    return result
+
+
+def report_progress(result: Result) -> None:
+    counts = f"{result.passed} passed, {len(result.failed)} failed, {len(result.skipped)} skipped"
+    print(f"{result.name:<24} {counts}  ({result.seconds:.1f} s)", flush=True)
+
+
+def report_failures(results: list[Result]) -> None:
+    for result in results:
+        if not result.failed:
+            continue
+        print(f"\n---- output of {result.name} ----\n{failing_output(result)}")
+    print()
+    for result in results:
+        for line in result.skipped:
+            print(f"SKIPPED  {result.name}: {line}")
+    for result in results:
+        for line in result.failed:
+            print(f"FAILED   {result.name}: {line}")
+
+
+def failing_output(result: Result) -> str:
+    """The sections of failed tests, or the end of the output when the program died."""
+    sections = re.findall(r"^\[ RUN      \] .*\n(?:(?!\[ RUN  |\[       OK|\[  SKIPPED).*\n)*?\[  FAILED  \] .*$", result.output, re.M)
+    text = "\n".join(sections) if sections and len(sections) == len(result.failed) else result.output
+    return text if len(text) < 20000 else text[:2000] + "\n...\n" + text[-18000:]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build", type=pathlib.Path, required=True)
+    parser.add_argument("--full", action="store_true")
+    parser.add_argument("--filter")
+    parser.add_argument("--program", action="append", default=[])
+    options = parser.parse_args()
+
+    programs = sorted(options.build.glob("tests/*_tests"))
+    scripts = sorted(ROOT.glob("tests/*/*_test.sh"))
+    checks = [check_formatting]
+    if options.program:
+        programs = [program for program in programs if program.name in options.program]
+    if options.filter or options.program:
+        scripts, checks = [], []
+    if not programs:
+        print("error: no test program to run", file=sys.stderr)
+        return 2
+
+    results = []
+    with concurrent.futures.ThreadPoolExecutor(PROGRAMS_AT_ONCE) as pool:
+        waiting = [pool.submit(run_program, program, options.full, options.filter) for program in programs]
+        waiting += [pool.submit(run_script, script, options.build) for script in scripts]
+        waiting += [pool.submit(check) for check in checks]
+        for finished in concurrent.futures.as_completed(waiting):
+            results.append(finished.result())
+            report_progress(results[-1])
+
+    results.sort(key=lambda result: result.name)
+    report_failures(results)
+    passed, failed, skipped = (sum(counts) for counts in zip(*((r.passed, len(r.failed), len(r.skipped)) for r in results)))
+    print(f"{passed} passed, {failed} failed, {skipped} skipped")
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
