@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tessera/core/dtype.h"
+#include "tessera/formats/convert.h"
 #include "tessera/formats/tensor_spec.h"
 
 namespace tessera::formats {
@@ -52,11 +53,6 @@ class TensorSource {
   std::vector<TensorSpec> tensors_;
   std::map<std::string, std::size_t, std::less<>> index_by_name_;
 };
-
-/// Whether `read` can turn `source` into `destination`.
-bool is_convertible(DType source, DType destination);
-/// Converts `count` elements; neither side needs to be aligned. Requires is_convertible.
-void convert_elements(DType source, const std::byte* from, DType destination, std::byte* to, std::uint64_t count);
 
 /// A Hugging Face directory, with its own names.
 std::unique_ptr<TensorSource> open_huggingface_source(const std::filesystem::path& directory);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,6 +23,8 @@ struct TensorSpec {
 std::uint64_t num_elements(std::span<const std::int64_t> shape);
 /// num_elements × size_of(dtype).
 std::uint64_t num_bytes(const TensorSpec& spec);
+/// The product for a shape from an untrusted file: nullopt when a dimension is negative or the product overflows.
+std::optional<std::uint64_t> checked_num_elements(std::span<const std::int64_t> shape);
 /// "[2, 3]".
 std::string shape_to_string(std::span<const std::int64_t> shape);
 
