@@ -16,7 +16,9 @@ struct Sample {
   std::vector<std::int64_t> input_ids;
   std::vector<std::int64_t> labels;
   /// Where documents begin, ascending, the first at 0. Empty: the whole row is one document.
-  std::vector<std::int64_t> document_starts;
+  std::vector<std::int64_t> document_starts = {};
+  /// The row is to be padded at least to this length (a dataset with `padding: max_length`).
+  std::int64_t padded_length = 0;
   /// What dropout and other per-sample randomness key on. Datasets give their own index; the loader replaces it by
   /// epoch × dataset size + index, so that a sample met again in a later epoch draws new numbers.
   std::int64_t number = 0;

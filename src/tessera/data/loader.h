@@ -20,7 +20,7 @@ struct LoaderOptions {
   std::uint64_t seed = 42;
   bool shuffle = true;
   bool drop_last = false;
-  CollateOptions collate;
+  CollateOptions collate = {};
   /// Threads that tokenise and collate ahead of training. What `next` returns does not depend on it.
   int num_workers = 1;
   /// Optimizer steps prepared ahead of `next`, at most: bounds the memory.

@@ -1,0 +1,182 @@
+#include "tessera/data/loader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "tessera/core/error.h"
+
+namespace tessera::data {
+namespace {
+
+StepShape shape_of(const Dataset& dataset, const LoaderOptions& options) {
+  return {.num_samples = dataset.size(),
+          .global_batch_size = options.global_batch_size,
+          .local_batch_size = options.local_batch_size,
+          .dp_size = options.dp_size,
+          .drop_last = options.drop_last};
+}
+
+Batch make_microbatch(const Dataset& dataset, const LoaderOptions& options, const EpochOrder& order, std::int64_t epoch, PositionRange positions) {
+  if (positions.begin == positions.end) return filler_batch(options.collate);
+  std::vector<Sample> samples;
+  samples.reserve(static_cast<std::size_t>(positions.end - positions.begin));
+  for (std::int64_t position = positions.begin; position < positions.end; ++position) {
+    const std::int64_t index = order[position];
+    samples.push_back(dataset.sample(index));
+    samples.back().number = epoch * dataset.size() + index;
+  }
+  return collate(samples, options.collate);
+}
+
+}  // namespace
+
+/// Steps planned ahead, their microbatches made by worker threads in any order and handed out in the planned one.
+class Loader::Pipeline {
+ public:
+  Pipeline(std::shared_ptr<const Dataset> dataset, const LoaderOptions& options, DataPosition start)
+      : dataset_(std::move(dataset)), options_(options), shape_(shape_of(*dataset_, options)), next_position_(start) {
+    const std::lock_guard lock(mutex_);
+    while (static_cast<std::int64_t>(steps_.size()) < std::max<std::int64_t>(1, options_.steps_ahead)) plan_one_more();
+    for (int worker = 0; worker < std::max(1, options_.num_workers); ++worker) threads_.emplace_back([this](std::stop_token stop) { work(stop); });
+  }
+
+  ~Pipeline() {
+    for (std::jthread& thread : threads_) thread.request_stop();
+  }
+
+  /// The step's batches and where the following step begins.
+  std::pair<StepBatches, DataPosition> take() {
+    std::unique_lock lock(mutex_);
+    Step& step = steps_.front();
+    made_.wait(lock, [&] { return step.num_made == step.plan.num_microbatches; });
+    // A step that failed stays in front: asking again reports the same error.
+    if (step.error) std::rethrow_exception(step.error);
+    std::pair<StepBatches, DataPosition> taken{{std::move(step.batches), step.plan.epoch, step.plan.count, step.plan.ends_epoch}, step.plan.after};
+    steps_.pop_front();
+    --first_unassigned_;
+    plan_one_more();
+    wanted_.notify_all();
+    return taken;
+  }
+
+ private:
+  struct Step {
+    StepPlan plan;
+    EpochOrder order;
+    std::vector<Batch> batches;
+    std::int64_t num_assigned = 0;
+    std::int64_t num_made = 0;
+    std::exception_ptr error;
+    std::int64_t error_microbatch = 0;
+  };
+
+  void plan_one_more() {
+    const StepPlan plan = plan_step(shape_, next_position_);
+    next_position_ = plan.after;
+    steps_.push_back({.plan = plan,
+                      .order = EpochOrder(shape_.num_samples, options_.shuffle, options_.seed, plan.epoch),
+                      .batches = std::vector<Batch>(static_cast<std::size_t>(plan.num_microbatches)),
+                      .error = nullptr});
+  }
+
+  void work(const std::stop_token& stop) {
+    std::unique_lock lock(mutex_);
+    while (wanted_.wait(lock, stop, [this] { return first_unassigned_ < steps_.size(); }) && !stop.stop_requested()) {
+      // A deque keeps references to other elements valid when the front is popped or the back grows, and a step with work under way is never popped.
+      Step& step = steps_[first_unassigned_];
+      const std::int64_t microbatch = step.num_assigned++;
+      if (step.num_assigned == step.plan.num_microbatches) ++first_unassigned_;
+      lock.unlock();
+      make(step, microbatch);
+      lock.lock();
+      made_.notify_all();
+    }
+  }
+
+  void make(Step& step, std::int64_t microbatch) {
+    try {
+      Batch batch =
+          make_microbatch(*dataset_, options_, step.order, step.plan.epoch, microbatch_positions(shape_, step.plan, options_.dp_rank, microbatch));
+      const std::lock_guard lock(mutex_);
+      step.batches[static_cast<std::size_t>(microbatch)] = std::move(batch);
+      ++step.num_made;
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      if (!step.error || microbatch < step.error_microbatch) {
+        step.error = std::current_exception();
+        step.error_microbatch = microbatch;
+      }
+      ++step.num_made;
+    }
+  }
+
+  std::shared_ptr<const Dataset> dataset_;
+  LoaderOptions options_;
+  StepShape shape_;
+  std::mutex mutex_;
+  std::condition_variable_any wanted_;
+  std::condition_variable made_;
+  DataPosition next_position_;         ///< of the first step not yet planned
+  std::deque<Step> steps_;             ///< the front is what `take` hands out next
+  std::size_t first_unassigned_ = 0;   ///< index in `steps_` of the first with a microbatch nobody works on
+  std::vector<std::jthread> threads_;  ///< last: they stop before anything they use goes away
+};
+
+Loader::Loader(std::shared_ptr<const Dataset> dataset, LoaderOptions options, DataPosition start)
+    : dataset_(std::move(dataset)), options_(options), position_(start) {
+  TESSERA_ASSERT(options_.dp_rank >= 0 && options_.dp_rank < options_.dp_size, "the data-parallel rank lies inside its group");
+  if (dataset_->size() == 0) throw UserError({"", "the dataset is empty: " + dataset_->description(), "training needs at least one sample", ""});
+  check_step_shape(shape_of(*dataset_, options_));
+  restore(start);
+}
+
+Loader::~Loader() = default;
+
+StepBatches Loader::next() {
+  if (!pipeline_) pipeline_ = std::make_unique<Pipeline>(dataset_, options_, position_);
+  auto [batches, after] = pipeline_->take();
+  position_ = after;
+  return std::move(batches);
+}
+
+DataPosition Loader::position() const { return position_; }
+
+void Loader::restore(DataPosition position) {
+  TESSERA_ASSERT(position.epoch >= 0 && position.consumed >= 0, "a position in the data is not negative");
+  pipeline_.reset();
+  position_ = position;
+}
+
+std::int64_t Loader::steps_per_epoch() const { return data::steps_per_epoch(shape_of(*dataset_, options_)); }
+
+const Dataset& Loader::dataset() const { return *dataset_; }
+
+Json loader_state(const Loader& loader) {
+  const DataPosition position = loader.position();
+  return {{"epoch", position.epoch}, {"consumed", position.consumed}, {"num_samples", loader.dataset().size()}};
+}
+
+void restore_loader(Loader& loader, const Json& state, const std::string& where) {
+  const auto number = [&](const char* key) {
+    if (!state.is_object() || !state.contains(key) || !state[key].is_number_unsigned()) {
+      throw UserError({where, fmt::format("the loader's state has no count '{}'", key), "it holds epoch, consumed and num_samples", ""});
+    }
+    return state[key].get<std::int64_t>();
+  };
+  const std::int64_t num_samples = number("num_samples");
+  if (num_samples != loader.dataset().size()) {
+    throw UserError({where, fmt::format("the checkpoint was made with {} samples, the dataset now has {}", num_samples, loader.dataset().size()),
+                     "training resumes in the middle of an epoch only with the same dataset",
+                     "restore the dataset, or start from the checkpoint's weights"});
+  }
+  loader.restore({number("epoch"), number("consumed")});
+}
+
+}  // namespace tessera::data
