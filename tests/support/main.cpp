@@ -18,9 +18,7 @@ bool take_full_option(int& count, char** arguments) {
 }
 
 /// `filter` without the tests, plain or parameterised, whose names begin with LONG_.
-std::string without_long_tests(const std::string& filter) {
-  return filter + (filter.find('-') == std::string::npos ? "-" : ":") + "*.LONG_*";
-}
+std::string without_long_tests(const std::string& filter) { return filter + (filter.find('-') == std::string::npos ? "-" : ":") + "*.LONG_*"; }
 
 }  // namespace
 

@@ -21,6 +21,8 @@ TemporaryDirectory::~TemporaryDirectory() {
   std::filesystem::remove_all(path_, ignored);
 }
 
+std::filesystem::path source_directory() { return TESSERA_SOURCE_DIR; }
+
 std::filesystem::path test_data(const std::string& relative) { return std::filesystem::path(TESSERA_SOURCE_DIR) / "tests/data" / relative; }
 
 std::filesystem::path shared_data(const std::string& relative) {

@@ -22,6 +22,8 @@ class TemporaryDirectory {
   std::filesystem::path path_;
 };
 
+/// The checkout.
+std::filesystem::path source_directory();
 /// Files committed under tests/data.
 std::filesystem::path test_data(const std::string& relative);
 /// Large vectors beside the checkout (../shared), or a path that does not exist. Use with TESSERA_SKIP_WITHOUT.

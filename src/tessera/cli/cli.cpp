@@ -1,0 +1,130 @@
+#include "tessera/cli/cli.h"
+
+#include <fmt/format.h>
+#include <torch/version.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <new>
+#include <string_view>
+
+#include "tessera/core/error.h"
+#include "tessera/core/terminal.h"
+#include "tessera/core/text.h"
+
+namespace tessera::cli {
+namespace {
+
+constexpr int kFailed = 1;
+constexpr int kMendable = 2;
+
+std::vector<Command> add_commands(CLI::App& program) { return {add_tokenize(program)}; }
+
+void describe(CLI::App& program) {
+  program.require_subcommand(0, 1);
+  program.set_version_flag("--version", fmt::format("tessera {} (libtorch {})", TESSERA_VERSION, TORCH_VERSION), "Print the versions and exit");
+  program.footer("`tessera COMMAND --help` shows the options of a command and an example.");
+}
+
+std::vector<std::string> names_of(const std::vector<Command>& commands) {
+  std::vector<std::string> names;
+  for (const Command& command : commands) names.push_back(command.parser->get_name());
+  return names;
+}
+
+/// The parser would only say that an argument was not expected.
+void refuse_unknown_command(const std::vector<std::string>& arguments, const std::vector<Command>& commands) {
+  if (arguments.empty() || arguments[0].starts_with("-")) return;
+  const std::vector<std::string> names = names_of(commands);
+  if (std::ranges::count(names, arguments[0]) > 0) return;
+  const std::string near = did_you_mean(arguments[0], names);
+  throw UserError({"", "unknown command \"" + arguments[0] + "\"", "", near.empty() ? "`tessera --help` lists the commands" : near});
+}
+
+const Command* chosen(const std::vector<Command>& commands) {
+  const auto found = std::ranges::find_if(commands, [](const Command& command) { return command.parser->parsed(); });
+  return found == commands.end() ? nullptr : &*found;
+}
+
+std::vector<std::string> option_names(const CLI::App& parser) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : parser.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  return names;
+}
+
+/// The parser's complaint in Tessera's form.
+UserError mistake_in_arguments(const CLI::ParseError& error, const std::vector<Command>& commands) {
+  const Command* command = chosen(commands);
+  const std::string where = command == nullptr ? "tessera" : "tessera " + command->parser->get_name();
+  const std::string help = "`" + where + " --help` shows the options";
+  if (command == nullptr || error.get_exit_code() != static_cast<int>(CLI::ExitCodes::ExtrasError)) return UserError({where, error.what(), "", help});
+  std::vector<Problem> problems;
+  for (const std::string& extra : command->parser->remaining()) {
+    const std::string near = did_you_mean(extra.substr(0, extra.find('=')), option_names(*command->parser));
+    problems.push_back({where, (extra.starts_with("-") ? "unknown option " : "unexpected argument ") + extra, "", near.empty() ? help : near});
+  }
+  return UserError(std::move(problems));
+}
+
+int parse_and_run(std::vector<std::string> arguments) {
+  CLI::App program("Trains, evaluates and converts large language models.", "tessera");
+  describe(program);
+  const std::vector<Command> commands = add_commands(program);
+  refuse_unknown_command(arguments, commands);
+  if (arguments.empty()) arguments = {"--help"};
+  std::ranges::reverse(arguments);  // as CLI11 wants them
+  try {
+    program.parse(std::move(arguments));
+  } catch (const CLI::Success& asked) {
+    return program.exit(asked);  // --help or --version
+  } catch (const CLI::ParseError& error) {
+    throw mistake_in_arguments(error, commands);
+  }
+  const Command* command = chosen(commands);
+  return command == nullptr ? 0 : command->run();
+}
+
+/// Lines that begin with "error:" or "internal error:" begin in red on a terminal.
+void print_error(std::string_view text) {
+  for (const std::string& line : split(text, '\n')) {
+    const std::size_t length = line.starts_with("error:") ? 6 : line.starts_with("internal error:") ? 15 : 0;
+    if (stderr_is_terminal() && length > 0) {
+      fmt::print(stderr, "\033[31m{}\033[0m{}\n", line.substr(0, length), line.substr(length));
+    } else {
+      fmt::print(stderr, "{}\n", line);
+    }
+  }
+}
+
+int out_of_memory(std::string_view detail) {
+  print_error(to_string(Problem{"", "out of memory" + std::string(detail), "",
+                                "use a smaller batch, a shorter sequence or a smaller model, or a "
+                                "machine with more memory"}));
+  return kFailed;
+}
+
+/// libtorch's allocator throws its own exception, whose header costs more than it says.
+bool is_out_of_memory(std::string_view message) { return message.find("can't allocate memory") != std::string_view::npos; }
+
+}  // namespace
+
+int run(std::vector<std::string> arguments) {
+  try {
+    return parse_and_run(std::move(arguments));
+  } catch (const UserError& error) {
+    print_error(error.what());
+    return kMendable;
+  } catch (const Failure& failure) {
+    print_error(failure.what());
+    return kFailed;
+  } catch (const std::bad_alloc&) {
+    return out_of_memory("");
+  } catch (const std::exception& error) {
+    if (is_out_of_memory(error.what())) return out_of_memory(": " + split(error.what(), '\n').front());
+    print_error(std::string("internal error: ") + error.what());
+    return kFailed;
+  }
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+#include <vector>
+
+/// The `tessera` program: each subcommand's file parses its arguments, calls the layers below and prints.
+/// Answers go to standard output (one JSON document with --json), everything said beside them to standard error.
+namespace tessera::cli {
+
+/// A subcommand as its file hands it over. The file owns the options: the run function and the parser share them.
+struct Command {
+  CLI::App* parser = nullptr;  ///< owned by the program's parser
+  std::function<int()> run;    ///< after parsing; returns the exit status
+};
+
+/// Each adds one subcommand to `program`.
+Command add_tokenize(CLI::App& program);
+
+/// Runs the program on its arguments (without its own name) and returns the exit status: 0 done, 1 something failed at run time, 2 something the
+/// user can mend. Prints every error in the form of core/error.h; never throws.
+int run(std::vector<std::string> arguments);
+
+}  // namespace tessera::cli

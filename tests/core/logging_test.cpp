@@ -1,0 +1,17 @@
+#include "tessera/core/logging.h"
+
+#include <gtest/gtest.h>
+
+namespace tessera {
+namespace {
+
+TEST(Logging, LinesGoToStandardErrorWithoutColoursOffATerminal) {
+  testing::internal::CaptureStderr();
+  log::line("step {} | loss {:.2f}", 3, 1.5);
+  log::note("{} is not used here", "ci");
+  log::warning(std::string_view("braces {} in a plain text stay"));
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "step 3 | loss 1.50\nnote: ci is not used here\nwarning: braces {} in a plain text stay\n");
+}
+
+}  // namespace
+}  // namespace tessera
