@@ -1,0 +1,80 @@
+#include "tessera/optim/gradient_norm.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "tessera/ops/cpu/elementwise.h"
+
+namespace tessera::optim {
+namespace {
+
+bool takes_kernel(const at::Tensor& gradient) { return gradient.is_cpu() && gradient.scalar_type() == at::kFloat; }
+
+double sum_of_squares(const at::Tensor& gradient) {
+  if (takes_kernel(gradient)) return ops::cpu::sum_of_squares(gradient.data_ptr<float>(), gradient.numel());
+  return gradient.to(at::kDouble).square().sum().item<double>();
+}
+
+std::int64_t first_nonfinite(const at::Tensor& gradient) {
+  if (takes_kernel(gradient)) return ops::cpu::first_nonfinite(gradient.data_ptr<float>(), gradient.numel());
+  const at::Tensor found = gradient.isfinite().logical_not().nonzero();
+  return found.numel() == 0 ? -1 : found[0].item<std::int64_t>();
+}
+
+// The Hugging Face tensor that element `element` of the local parameter belongs to.
+std::string tensor_of(const model::ParameterSpec& parameter, std::int64_t element) {
+  const std::int64_t row = element * parameter.shape.front() / parameter.num_elements();
+  std::string name = parameter.name;
+  for (const model::Piece& piece : parameter.pieces)
+    if (piece.row <= row) name = piece.tensor;
+  return name;
+}
+
+struct GradientRange {
+  const model::FlatBuffer* buffer;
+  model::FlatBuffer::Range range;
+};
+
+std::vector<GradientRange> ranges_by_parameter(const model::ParameterStore& store) {
+  std::vector<GradientRange> ranges;
+  for (const model::FlatBuffer& buffer : store.buffers()) {
+    if (!buffer.gradient.defined()) continue;
+    for (const model::FlatBuffer::Range& range : buffer.ranges) ranges.push_back({&buffer, range});
+  }
+  std::sort(ranges.begin(), ranges.end(), [](const auto& a, const auto& b) { return a.range.parameter < b.range.parameter; });
+  return ranges;
+}
+
+}  // namespace
+
+double sum_of_squared_gradients(const model::ParameterStore& store) {
+  double sum = 0.0;
+  for (const model::FlatBuffer& buffer : store.buffers())
+    if (buffer.gradient.defined()) sum += sum_of_squares(buffer.gradient);
+  return sum;
+}
+
+double gradient_norm(const model::ParameterStore& store) { return std::sqrt(sum_of_squared_gradients(store)); }
+
+double clip_coefficient(double norm, std::optional<double> max_norm) { return max_norm ? std::min(1.0, *max_norm / (norm + 1e-6)) : 1.0; }
+
+std::string to_string(const NonFiniteGradient& found) {
+  const char* kind = std::isnan(found.value) ? "NaN" : found.value > 0 ? "Inf" : "-Inf";
+  return fmt::format("the gradient of {} is {} (element {} of {})", found.tensor, kind, found.element, found.parameter);
+}
+
+std::optional<NonFiniteGradient> find_nonfinite_gradient(const model::ParameterStore& store) {
+  for (const auto& [buffer, range] : ranges_by_parameter(store)) {
+    const at::Tensor gradient = buffer->gradient.narrow(0, range.begin, range.size);
+    const std::int64_t element = first_nonfinite(gradient);
+    if (element < 0) continue;
+    const model::ParameterSpec& parameter = store.table().parameters[range.parameter];
+    return NonFiniteGradient{parameter.name, tensor_of(parameter, element), element, gradient[element].item<double>()};
+  }
+  return std::nullopt;
+}
+
+}  // namespace tessera::optim
