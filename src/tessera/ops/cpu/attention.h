@@ -70,7 +70,7 @@ void attention_forward(const AttentionForward<T, O>& args, Isa isa = best_isa())
 
 /// Gradients are written, not added. lse may be the global one of a softmax over more keys than these (ring attention), with `output` the merged
 /// output: then the results are this block's share. G is the type of the gradients; instantiated as AttentionForward.
-/// Bitwise independent of the number of threads.
+/// Bitwise repeatable for a given number of threads (with at least as many batch × key heads as threads, whatever that number).
 template <class T, class G = T>
 struct AttentionBackward {
   AttentionShape shape;

@@ -30,16 +30,21 @@ void parallel_for(std::int64_t begin, std::int64_t end, std::int64_t grain, cons
   }
 }
 
-/// Calls fn(index) for every index of [0, count), each on whichever thread is free next: for work items of unequal cost.
+/// How many threads parallel_tasks will use at most for `count` items.
+[[gnu::always_inline]] inline int parallel_workers(std::int64_t count) {
+  return static_cast<int>(std::max<std::int64_t>(1, std::min<std::int64_t>(count, omp_in_parallel() ? 1 : omp_get_max_threads())));
+}
+
+/// Calls fn(index, worker) for every index of [0, count), each on whichever of the `workers` (from parallel_workers) threads is free next:
+/// for work items of unequal cost. worker < workers says which thread it is, to pick its scratch memory.
 template <class Function>
-void parallel_tasks(std::int64_t count, const Function& fn) {
-  const auto threads = static_cast<int>(std::min<std::int64_t>(count, omp_in_parallel() ? 1 : omp_get_max_threads()));
-  if (threads <= 1) {
-    for (std::int64_t index = 0; index < count; ++index) fn(index);
+void parallel_tasks(std::int64_t count, int workers, const Function& fn) {
+  if (workers <= 1) {
+    for (std::int64_t index = 0; index < count; ++index) fn(index, 0);
     return;
   }
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
-  for (std::int64_t index = 0; index < count; ++index) fn(index);
+#pragma omp parallel for schedule(dynamic, 1) num_threads(workers)
+  for (std::int64_t index = 0; index < count; ++index) fn(index, omp_get_thread_num());
 }
 
 }  // namespace tessera::ops::cpu
