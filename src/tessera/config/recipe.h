@@ -2,13 +2,13 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "tessera/config/interpolate.h"
 #include "tessera/config/node.h"
 #include "tessera/config/sections/data.h"
 #include "tessera/config/sections/distributed.h"
@@ -42,11 +42,6 @@ struct Recipe {
   std::optional<Peft> peft;
   MoeMetrics moe_metrics;
 };
-
-/// The value of an environment variable, or nothing.
-using Environment = std::function<std::optional<std::string>(std::string_view)>;
-/// The process's own.
-Environment process_environment();
 
 struct LoadedRecipe {
   Node tree;  ///< the file with overrides applied and placeholders resolved; print it with print_yaml

@@ -99,6 +99,7 @@ struct Dataset {
 /// `validation_dataset` is named "default", `validation_dataset_foo` is "foo".
 struct ValidationDataset {
   std::string name;
+  std::string key;  ///< as the recipe spells it
   Dataset dataset;
 };
 

@@ -1,0 +1,97 @@
+#include "tessera/config/override.h"
+
+#include <charconv>
+
+#include "tessera/core/text.h"
+
+namespace tessera::config {
+
+namespace {
+
+Position command_line(const std::string& path) { return {std::make_shared<const std::string>("command line: --" + path), 0}; }
+
+/// Only text that opens a flow collection or a quote is YAML syntax; a path, a glob or "a: b" on a command line is just text.
+Node parse_value(const std::string& text, const std::string& path) {
+  const Position position = command_line(path);
+  if (text.empty() || std::string_view("[{\"'").find(text.front()) == std::string_view::npos) return Node::scalar(text, position);
+  Node node = parse_yaml(text, *position.source);
+  node.position = position;
+  return node;
+}
+
+bool is_valid_path(const std::string& path) {
+  for (const std::string& part : split(path, '.')) {
+    if (part.empty()) return false;
+  }
+  return !path.empty();
+}
+
+void add_override(const std::string& path, const std::string& value, std::vector<Override>& overrides, ProblemList& problems) {
+  if (!is_valid_path(path)) {
+    problems.add({"command line", "--" + path + " is not a path of the recipe", "overrides name a key, as --optimizer.lr 1e-4", ""});
+    return;
+  }
+  try {
+    overrides.push_back({path, parse_value(value, path)});
+  } catch (const UserError& error) {
+    problems.add(error);
+  }
+}
+
+/// The child that `part` names, made when missing; nullptr (and a problem) when there can be none.
+Node* descend(Node& node, const std::string& part, const Position& position, ProblemList& problems) {
+  if (is_null(node)) node = Node::map(position);
+  if (node.is_map()) return &node.at_or_insert(part, position);
+  if (node.is_scalar()) {
+    problems.add({to_string(position), "cannot set " + part + " inside the value \"" + node.text + "\" (" + to_string(node.position) + ")",
+                  "only sections and lists have parts", "override the whole value, for example with {" + part + ": …}"});
+    return nullptr;
+  }
+  std::size_t index = 0;
+  const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), index);
+  if (error != std::errc() || end != part.data() + part.size() || index > node.items.size()) {
+    problems.add({to_string(position),
+                  part + " is not an index of a list of " + std::to_string(node.items.size()) + " (" + to_string(node.position) + ")",
+                  "indices count from 0; the length appends", ""});
+    return nullptr;
+  }
+  if (index == node.items.size()) node.items.emplace_back();
+  return &node.items[index];
+}
+
+}  // namespace
+
+std::vector<Override> parse_overrides(std::span<const std::string> arguments, ProblemList& problems) {
+  std::vector<Override> overrides;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
+    if (!argument.starts_with("--") || argument.size() == 2) {
+      problems.add(
+          {"command line", "unexpected argument \"" + argument + "\"", "overrides are --section.key VALUE, --section.key=VALUE or --flag", ""});
+      continue;
+    }
+    const std::size_t equals = argument.find('=');
+    const bool value_follows = equals == std::string::npos && i + 1 < arguments.size() && !arguments[i + 1].starts_with("--");
+    if (equals != std::string::npos) {
+      add_override(argument.substr(2, equals - 2), argument.substr(equals + 1), overrides, problems);
+    } else if (value_follows) {
+      add_override(argument.substr(2), arguments[++i], overrides, problems);
+    } else {
+      add_override(argument.substr(2), "true", overrides, problems);
+    }
+  }
+  return overrides;
+}
+
+void apply_overrides(Node& root, std::span<const Override> overrides, ProblemList& problems) {
+  for (const Override& change : overrides) {
+    Node* node = &root;
+    for (const std::string& part : split(change.path, '.')) {
+      node = descend(*node, part, change.value.position, problems);
+      if (!node) break;
+    }
+    if (node) *node = change.value;
+  }
+}
+
+}  // namespace tessera::config

@@ -1,0 +1,127 @@
+#include "tessera/config/print.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "tessera/config/interpolate.h"
+
+namespace tessera::config {
+
+namespace {
+
+/// Text that a plain scalar can hold: starts harmlessly, no ": " or " #", no line breaks, no edge blanks.
+bool is_plain(std::string_view text) {
+  if (text.empty() || text.front() == ' ' || text.back() == ' ' || text.back() == ':' || text == "...") return false;
+  static constexpr std::string_view indicators = "!&*-?|>@`\"'#%[]{},:";
+  const bool negative_number = text.front() == '-' && text.size() > 1 && text[1] != ' ' && text[1] != '-';
+  if (indicators.find(text.front()) != std::string_view::npos && !negative_number) return false;
+  if (text.find(": ") != std::string_view::npos || text.find(" #") != std::string_view::npos) return false;
+  return std::ranges::all_of(
+      text, [](char c) { return static_cast<unsigned char>(c) >= 0x20 && c != 0x7f && std::string_view("[]{},").find(c) == std::string_view::npos; });
+}
+
+std::string quote(std::string_view text) {
+  std::string result = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      result += '\\';
+      result += c;
+    } else if (c == '\n') {
+      result += "\\n";
+    } else if (c == '\t') {
+      result += "\\t";
+    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+      char escape[8];
+      std::snprintf(escape, sizeof escape, "\\x%02x", static_cast<unsigned>(static_cast<unsigned char>(c)));
+      result += escape;
+    } else {
+      result += c;
+    }
+  }
+  return result + '"';
+}
+
+std::string scalar_text(const Node& node) {
+  const std::string& text = node.placeholder ? *node.placeholder : node.text;
+  // ${…} is plain except in flow style, where braces would open a map; quoting it never changes what it means.
+  return !node.quoted && is_plain(text) ? text : quote(text);
+}
+
+bool is_empty_collection(const Node& node) { return node.items.empty() && node.entries.empty(); }
+bool is_leaf(const Node& node) { return node.kind == Node::Kind::Null || node.is_scalar() || is_empty_collection(node); }
+
+std::string leaf_text(const Node& node) {
+  if (node.kind == Node::Kind::Null) return "null";
+  if (node.is_map()) return "{}";
+  if (node.is_sequence()) return "[]";
+  // An unquoted empty scalar is null; written as such it cannot be taken for a forgotten value.
+  return node.text.empty() && !node.quoted && !node.placeholder ? "null" : scalar_text(node);
+}
+
+bool all_leaves(const Node& node) { return std::ranges::all_of(node.items, is_leaf); }
+
+std::string flow_list(const Node& node) {
+  std::string result = "[";
+  for (const Node& item : node.items) {
+    if (result.size() > 1) result += ", ";
+    result += leaf_text(item);
+  }
+  return result + "]";
+}
+
+class Printer {
+ public:
+  std::string take() { return std::move(out_); }
+
+  void entries(const Node& map, int indent, bool secret) {
+    for (const Entry& entry : map.entries) {
+      out_.append(static_cast<std::size_t>(indent), ' ');
+      out_ += is_plain(entry.key) ? entry.key : quote(entry.key);
+      out_ += ':';
+      value(entry.value, indent, secret || is_secret_key(entry.key));
+    }
+  }
+
+  /// What follows "key:" or "-".
+  void value(const Node& node, int indent, bool secret) {
+    if (is_leaf(node)) {
+      out_ += ' ' + (secret && node.is_scalar() && !is_null(node) && !node.placeholder ? std::string("\"******\"") : leaf_text(node)) + '\n';
+    } else if (node.is_map()) {
+      out_ += '\n';
+      entries(node, indent + 2, secret);
+    } else if (all_leaves(node) && !secret) {
+      out_ += ' ' + flow_list(node) + '\n';
+    } else {
+      out_ += '\n';
+      items(node, indent + 2, secret);
+    }
+  }
+
+  void items(const Node& list, int indent, bool secret) {
+    for (const Node& item : list.items) {
+      out_.append(static_cast<std::size_t>(indent), ' ');
+      out_ += '-';
+      value(item, indent, secret);
+    }
+  }
+
+ private:
+  std::string out_;
+};
+
+}  // namespace
+
+std::string print_yaml(const Node& root) {
+  Printer printer;
+  if (root.is_map() && !root.entries.empty()) {
+    printer.entries(root, 0, false);
+    return printer.take();
+  }
+  if (root.is_sequence() && !root.items.empty()) {
+    printer.items(root, 0, false);
+    return printer.take();
+  }
+  return leaf_text(root) + "\n";
+}
+
+}  // namespace tessera::config

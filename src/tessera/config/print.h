@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string>
+
+#include "tessera/config/node.h"
+
+namespace tessera::config {
+
+/// The tree as YAML text that reads back as the same tree, for `check` and for the checkpoint's config.yaml. Placeholders are written as they stood
+/// in the recipe, never their value; values of secret keys (is_secret_key) that hold no placeholder become "******".
+std::string print_yaml(const Node& root);
+
+}  // namespace tessera::config

@@ -1,0 +1,229 @@
+#include "tessera/config/reader.h"
+
+#include <cmath>
+
+#include "tessera/config/interpolate.h"
+#include "tessera/core/text.h"
+
+namespace tessera::config {
+
+void Findings::note(std::string text) {
+  if (std::ranges::find(notes, text) == notes.end()) notes.push_back(std::move(text));
+}
+
+void Scope::mistake(const Node& node, std::string_view what, std::string rule, std::string fix) const {
+  findings.mistakes.add({to_string(node.position), path + ": " + std::string(what), std::move(rule), std::move(fix)});
+}
+
+void Scope::unsupported(const Node& node, std::string_view value, Support support, std::string reason, std::string fix) const {
+  const std::string subject = value.empty() ? path : path + ": " + std::string(value);
+  findings.unsupported.push_back({to_string(node.position), subject + " is " + std::string(to_string(support)), std::move(reason), std::move(fix)});
+}
+
+std::string shown(const Scope& scope, const Node& node) {
+  if (node.is_map()) return "a section";
+  if (node.is_sequence()) return "a list of " + std::to_string(node.items.size());
+  if (node.kind == Node::Kind::Null) return "null";
+  const std::size_t dot = scope.path.rfind('.');
+  if (is_secret_key(dot == std::string::npos ? scope.path : scope.path.substr(dot + 1)) && !node.placeholder) return "\"******\"";
+  std::string text = node.placeholder ? *node.placeholder : node.text;
+  constexpr std::size_t longest = 60;
+  if (text.size() > longest) {
+    std::size_t cut = longest;
+    while (cut > 0 && (static_cast<unsigned char>(text[cut]) & 0xC0) == 0x80) --cut;
+    text = text.substr(0, cut) + "…";
+  }
+  std::ranges::replace(text, '\n', ' ');
+  return as_double(node) || as_bool(node) ? text : "\"" + text + "\"";
+}
+
+bool check_type(const Scope& scope, const Node& node, Type type) {
+  if (is_null(node)) return true;
+  const auto demand = [&](bool holds, std::string_view wanted) {
+    if (!holds) scope.mistake(node, shown(scope, node) + " is not " + std::string(wanted), "");
+    return holds;
+  };
+  switch (type) {
+    case Type::Bool:
+      return demand(as_bool(node).has_value(), "true or false");
+    case Type::Int:
+      return demand(as_int(node).has_value(), "a whole number");
+    case Type::Number:
+      return demand(as_double(node).has_value(), "a number");
+    case Type::String:
+      return demand(node.is_scalar(), "text");
+    case Type::List:
+      return demand(node.is_sequence(), "a list");
+    case Type::Map:
+      return demand(node.is_map(), "a section (key: value lines)");
+    case Type::Any:
+      return true;
+  }
+  return true;
+}
+
+namespace {
+
+template <class T>
+bool store(const Scope& scope, const Node& node, const std::optional<T>& read, Type type, T& value) {
+  if (!read) {
+    check_type(scope, node, type);
+    return false;
+  }
+  value = *read;
+  return true;
+}
+
+}  // namespace
+
+bool read_value(const Scope& scope, const Node& node, bool& value) { return store(scope, node, as_bool(node), Type::Bool, value); }
+bool read_value(const Scope& scope, const Node& node, std::int64_t& value) { return store(scope, node, as_int(node), Type::Int, value); }
+
+bool read_value(const Scope& scope, const Node& node, double& value) {
+  if (!store(scope, node, as_double(node), Type::Number, value)) return false;
+  if (std::isfinite(value)) return true;
+  scope.mistake(node, shown(scope, node) + " is not finite", "");
+  return false;
+}
+
+bool read_value(const Scope& scope, const Node& node, std::string& value) { return store(scope, node, as_string(node), Type::String, value); }
+
+bool read_value(const Scope& scope, const Node& node, DType& value) {
+  std::string name;
+  if (!read_value(scope, node, name)) return false;
+  const auto dtype = dtype_from_torch(name);
+  if (!dtype) {
+    scope.mistake(node, shown(scope, node) + " is not a dtype",
+                  "dtypes are float32, bfloat16, float16, float64 and their short names fp32, bf16, fp16", "use bfloat16 or float32");
+    return false;
+  }
+  value = *dtype;
+  return true;
+}
+
+bool read_value(const Scope& scope, const Node& node, std::array<double, 2>& value) {
+  if (!node.is_sequence() || node.items.size() != 2) {
+    scope.mistake(node, shown(scope, node) + " is not a list of two numbers", "", "write it as [0.9, 0.999]");
+    return false;
+  }
+  std::array<double, 2> read{};
+  for (std::size_t i = 0; i < 2; ++i) {
+    if (!read_value(scope.child(std::to_string(i)), node.items[i], read[i])) return false;
+  }
+  value = read;
+  return true;
+}
+
+bool read_value(const Scope& scope, const Node& node, std::vector<std::string>& value) {
+  if (const auto single = as_string(node)) {
+    value = {*single};
+    return true;
+  }
+  if (!node.is_sequence()) {
+    scope.mistake(node, shown(scope, node) + " is neither text nor a list of texts", "");
+    return false;
+  }
+  std::vector<std::string> read(node.items.size());
+  for (std::size_t i = 0; i < read.size(); ++i) {
+    if (is_null(node.items[i])) {
+      scope.child(std::to_string(i)).mistake(node.items[i], "is empty", "a list of texts has no empty items");
+      return false;
+    }
+    if (!read_value(scope.child(std::to_string(i)), node.items[i], read[i])) return false;
+  }
+  value = std::move(read);
+  return true;
+}
+
+bool read_value(const Scope& scope, const Node& node, std::vector<std::vector<std::string>>& value) {
+  if (!node.is_sequence()) {
+    scope.mistake(node, shown(scope, node) + " is not a list of lists", "");
+    return false;
+  }
+  std::vector<std::vector<std::string>> read(node.items.size());
+  for (std::size_t i = 0; i < read.size(); ++i) {
+    if (!read_value(scope.child(std::to_string(i)), node.items[i], read[i])) return false;
+  }
+  value = std::move(read);
+  return true;
+}
+
+bool read_value(const Scope& scope, const Node& node, std::map<std::string, std::string>& value) {
+  if (!check_type(scope, node, Type::Map)) return false;
+  std::map<std::string, std::string> read;
+  for (const Entry& entry : node.entries) {
+    if (is_null(entry.value)) continue;
+    if (!read_value(scope.child(entry.key), entry.value, read[entry.key])) return false;
+  }
+  value = std::move(read);
+  return true;
+}
+
+namespace {
+
+std::string number_text(double value) {
+  std::string text = std::to_string(value);
+  text.erase(text.find_last_not_of('0') + 1);
+  if (text.back() == '.') text.pop_back();
+  return text;
+}
+
+}  // namespace
+
+Rule at_least(double bound) {
+  return {[bound](double x) { return x >= bound; }, "it is at least " + number_text(bound)};
+}
+Rule above(double bound) {
+  return {[bound](double x) { return x > bound; }, "it is greater than " + number_text(bound)};
+}
+Rule within(double low, double high) {
+  return {[low, high](double x) { return x >= low && x <= high; }, "it is between " + number_text(low) + " and " + number_text(high)};
+}
+Rule below_one_from_zero() {
+  return {[](double x) { return x >= 0 && x < 1; }, "it is at least 0 and less than 1"};
+}
+
+std::string normalized_choice(std::string_view name) {
+  std::string result = to_lower(name);
+  std::ranges::replace(result, '-', '_');
+  return result;
+}
+
+void report_unknown_choice(const Scope& scope, const Node& node, std::span<const std::string> names) {
+  std::string list;
+  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
+  scope.mistake(node, "unknown value " + shown(scope, node), "one of " + list, node.is_scalar() ? did_you_mean(node.text, names) : "");
+}
+
+void report_unknown_key(const Scope& scope, const Entry& entry, std::span<const std::string> known) {
+  std::string list;
+  for (const std::string& name : known) {
+    if (name != "_target_") list += (list.empty() ? "" : ", ") + name;
+  }
+  const std::string section = scope.path.empty() ? "a recipe" : scope.path;
+  scope.findings.mistakes.add({to_string(entry.position), scope.child(entry.key).path + ": unknown key",
+                               section + " has " + (list.empty() ? "no keys" : list), did_you_mean(entry.key, known)});
+}
+
+const Target* read_target(const Scope& scope, const Node& node, TargetKind kind) {
+  const Node* name = node.is_map() ? node.find("_target_") : &node;
+  if (!name || is_null(*name)) return nullptr;
+  const Scope at = node.is_map() ? scope.child("_target_") : scope;
+  if (!name->is_scalar()) {
+    at.mistake(*name, shown(at, *name) + " is not a name", "a target is the name of what is to be built");
+    return nullptr;
+  }
+  const Target* target = find_target(kind, name->text);
+  if (!target) {
+    const std::vector<std::string> near = nearest_targets(kind, name->text);
+    std::string list;
+    for (const std::string& candidate : near) list += (list.empty() ? "" : ", ") + candidate;
+    at.mistake(*name, "unknown " + std::string(to_string(kind)) + " " + shown(at, *name), "targets are looked up in a table; Tessera runs no Python",
+               list.empty() ? "" : "did you mean " + list + "?");
+    return nullptr;
+  }
+  if (target->support != Support::Supported) at.unsupported(*name, shown(at, *name), target->support, std::string(target->reason));
+  return target;
+}
+
+}  // namespace tessera::config

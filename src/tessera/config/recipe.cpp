@@ -1,0 +1,285 @@
+#include "tessera/config/recipe.h"
+
+#include "tessera/config/override.h"
+#include "tessera/config/sections/read.h"
+
+namespace tessera::config {
+
+namespace {
+
+/// A top-level key of a recipe: read into the struct, or not read at all. Sections that are not read are not interpolated either: a missing HF_TOKEN
+/// of a launcher section is nobody's mistake here.
+struct TopLevelKey {
+  Key<Recipe> key;
+  bool is_read = true;
+};
+
+using Reader = std::function<void(const Scope&, const Node&, Recipe&)>;
+
+TopLevelKey reads(std::string name, Reader reader) { return {{std::move(name), std::move(reader)}, true}; }
+
+/// The section is accepted and not read; its presence is noted once.
+TopLevelKey noted(std::string name, std::string text) {
+  return {{std::move(name),
+           [text = std::move(text)](const Scope& scope, const Node& node, Recipe&) {
+             if (!is_null(node)) scope.note(text);
+           }},
+          false};
+}
+
+bool is_switched_off(const Node& node) {
+  if (is_null(node) || as_bool(node) == false) return true;
+  for (const char* key : {"enabled", "enable"}) {
+    const Node* enabled = node.find(key);
+    if (enabled && as_bool(*enabled) == false) return true;
+  }
+  return false;
+}
+
+/// The section asks for something that is not done: refused by name, unless it is switched off.
+TopLevelKey refuses(std::string name, Support support, std::string reason, std::string fix = "remove the section") {
+  return {{std::move(name),
+           [=](const Scope& scope, const Node& node, Recipe&) {
+             if (!is_switched_off(node)) scope.unsupported(node, "", support, reason, fix);
+           }},
+          false};
+}
+
+TopLevelKey tracker(std::string name) {
+  return {{std::move(name),
+           [](const Scope& scope, const Node& node, Recipe&) {
+             if (!is_switched_off(node)) scope.note("not supported yet; metrics are written to training.jsonl and as TensorBoard files");
+           }},
+          false};
+}
+
+void read_seed(const Scope& scope, const Node& node, Recipe& recipe) {
+  std::int64_t seed = 0;
+  if (is_null(node) || !read_value(scope, node, seed)) return;
+  if (seed < 0) return scope.mistake(node, shown(scope, node) + " is negative", "a seed is a whole number from 0");
+  recipe.seed = static_cast<std::uint64_t>(seed);
+}
+
+void read_recipe_class(const Scope& scope, const Node& node, Recipe&) {
+  const Target* target = read_target(scope, node, TargetKind::Recipe);
+  if (target && target->value == static_cast<int>(RecipeTarget::Benchmark)) {
+    scope.note("trains as TrainFinetuneRecipeForNextTokenPrediction does; the log has the rates that upstream's benchmark prints");
+  }
+}
+
+void read_rng(const Scope& scope, const Node& node, Recipe& recipe) {
+  if (is_null(node)) return;
+  read_target(scope, node, TargetKind::Rng);
+  const Keys<Recipe> keys = {{"seed", read_seed}, accepted<Recipe>("ranked", Type::Bool), target_key<Recipe>()};
+  read_section(scope, node, keys, recipe);
+  scope.note("only its seed is taken, when there is no `seed`; every random number is a function of it and of what the number is for");
+}
+
+template <class Section>
+Reader table(Section Recipe::* member, Keys<Section> keys) {
+  return section("", member, std::move(keys)).read;
+}
+template <class Section>
+Reader function(void (*read)(const Scope&, const Node&, Section&), Section Recipe::* member) {
+  return [=](const Scope& scope, const Node& node, Recipe& recipe) {
+    if (!is_null(node)) read(scope, node, recipe.*member);
+  };
+}
+template <class Section>
+Reader function(void (*read)(const Scope&, const Node&, Section&), std::optional<Section> Recipe::* member) {
+  return [=](const Scope& scope, const Node& node, Recipe& recipe) {
+    if (!is_null(node)) read(scope, node, (recipe.*member).emplace());
+  };
+}
+
+void read_training_dataset(const Scope& scope, const Node& node, Recipe& recipe) {
+  if (is_null(node)) return;
+  Dataset dataset;
+  if (read_dataset(scope, node, dataset)) recipe.dataset = std::move(dataset);
+}
+
+std::vector<TopLevelKey> read_keys() {
+  using R = Recipe;
+  return {
+      reads("recipe", read_recipe_class),
+      reads("seed", read_seed),
+      reads("step_scheduler", function(read_step_scheduler, &R::step_scheduler)),
+      reads("model", function(read_model, &R::model)),
+      reads("tokenizer", function(read_tokenizer, &R::tokenizer)),
+      reads("distributed", function(read_distributed, &R::distributed)),
+      reads("dataset", read_training_dataset),
+      reads("dataloader", function(read_dataloader, &R::dataloader)),
+      reads("validation_dataloader", function(read_dataloader, &R::validation_dataloader)),
+      reads("packed_sequence", table(&R::packed_sequence, packed_sequence_keys())),
+      reads("optimizer", function(read_optimizer, &R::optimizer)),
+      reads("lr_scheduler", function(read_lr_scheduler, &R::lr_scheduler)),
+      reads("loss_fn", function(read_loss, &R::loss_fn)),
+      reads("clip_grad_norm", table(&R::clip_grad_norm, clip_grad_norm_keys())),
+      reads("checkpoint", function(read_checkpoint, &R::checkpoint)),
+      reads("dist_env", table(&R::dist_env, dist_env_keys())),
+      reads("logging", table(&R::logging, logging_keys())),
+      reads("freeze_config", table(&R::freeze_config, freeze_config_keys())),
+      reads("peft", function(read_peft, &R::peft)),
+      reads("moe_metrics", table(&R::moe_metrics, moe_metrics_keys())),
+      reads("rng", read_rng),
+  };
+}
+
+std::vector<TopLevelKey> unread_keys() {
+  constexpr auto yet = Support::NotSupportedYet;
+  constexpr auto no = Support::NotSupported;
+  const std::string launcher = "has no effect: Tessera submits no jobs; it trains where it is started";
+  const std::string distillation = "distillation from a teacher model is not done";
+  return {
+      noted("ci", "read only by the tests that recipes come with"),
+      noted("compile", "has no effect: nothing is compiled at run time"),
+      noted("nvtx", "has no effect: there are no profiler marks"),
+      noted("autocast", "has no effect: model.torch_dtype decides the precision"),
+      noted("benchmark", "has no effect: no profiler is attached and nothing is left out of the averages"),
+      noted("prewarm", "has no effect: there are no kernels to tune before the first step"),
+      noted("mfu", "has no effect: the log always has it"),
+      noted("skypilot", launcher),
+      noted("slurm", launcher),
+      noted("k8s", launcher),
+      noted("nemo_run", launcher),
+      noted("launcher", launcher),
+      tracker("wandb"),
+      tracker("mlflow"),
+      tracker("comet"),
+      refuses("quantization", no, "models train in float32 or bfloat16"),
+      refuses("fp8", no, "training in FP8 needs kernels for it", "remove the section; the model then trains in bfloat16"),
+      refuses("qat", no, "quantisation is not simulated in training"),
+      refuses("neftune", yet, "embeddings get no noise"),
+      refuses("longalign", yet, "losses are not reweighted by pack"),
+      refuses("ema", yet, "no moving average of the weights is kept"),
+      refuses("teacher_model", no, distillation),
+      refuses("teacher_distributed", no, distillation),
+      refuses("offload_teacher_model", no, distillation),
+      refuses("separate_meshes", no, distillation),
+      refuses("kd_ratio", no, distillation),
+      refuses("kd_loss_fn", no, distillation),
+      refuses("processor", no, "Tessera trains text models; images and sound are not read"),
+      refuses("embedding_row_repair", no, "weights are trained as they are loaded"),
+      refuses("tool_call_eval", no, "tool calls are not evaluated during training"),
+      refuses("autopipeline", no, "an older spelling of distributed.pipeline", "move its keys to distributed.pipeline"),
+      refuses("parallelizer", no, "an older spelling of distributed.moe and distributed.activation_checkpointing", "move its keys there"),
+      refuses("distributed_config", no, "an older spelling of distributed", "move its keys to distributed"),
+  };
+}
+
+const std::vector<TopLevelKey>& top_level_keys() {
+  static const std::vector<TopLevelKey> keys = [] {
+    std::vector<TopLevelKey> all = read_keys();
+    for (TopLevelKey& key : unread_keys()) all.push_back(std::move(key));
+    return all;
+  }();
+  return keys;
+}
+
+const TopLevelKey* find_key(std::string_view name) {
+  for (const TopLevelKey& candidate : top_level_keys()) {
+    if (candidate.key.name == name) return &candidate;
+  }
+  return nullptr;
+}
+
+/// "validation_dataset" is "default", "validation_dataset_foo" is "foo"; nothing for other keys.
+std::optional<std::string> validation_name(std::string_view key) {
+  constexpr std::string_view prefix = "validation_dataset";
+  if (!key.starts_with(prefix)) return std::nullopt;
+  key.remove_prefix(prefix.size());
+  if (key.empty()) return "default";
+  if (std::string_view("_-.").find(key.front()) == std::string_view::npos || key.size() == 1) return std::nullopt;
+  return std::string(key.substr(1));
+}
+
+void read_validation_dataset(const Scope& scope, const Entry& entry, std::string name, Recipe& recipe) {
+  if (is_null(entry.value)) return;
+  ValidationDataset validation{std::move(name), entry.key, {}};
+  if (read_dataset(scope.child(entry.key), entry.value, validation.dataset)) recipe.validation_datasets.push_back(std::move(validation));
+}
+
+void report_unknown_section(const Scope& scope, const Entry& entry) {
+  std::vector<std::string> names = {"validation_dataset"};
+  for (const TopLevelKey& known : top_level_keys()) names.push_back(known.key.name);
+  report_unknown_key(scope, entry, names);
+}
+
+/// Keys such as `_template: &template …` only hold anchors for aliases.
+bool holds_anchors(const Entry& entry) { return entry.key.starts_with('_') || entry.key.starts_with("x-"); }
+
+void read_entry(const Scope& scope, const Entry& entry, Recipe& recipe) {
+  if (const TopLevelKey* known = find_key(entry.key)) {
+    known->key.read(scope.child(entry.key), entry.value, recipe);
+  } else if (auto name = validation_name(entry.key)) {
+    read_validation_dataset(scope, entry, std::move(*name), recipe);
+  } else if (!holds_anchors(entry)) {
+    report_unknown_section(scope, entry);
+  }
+}
+
+/// Another kind of training has other sections and keys, none of which would be mistakes there.
+bool is_another_kind(const Node& tree) {
+  const Node* name = tree.find("recipe");
+  if (name && name->is_map()) name = name->find("_target_");
+  const Target* target = name && name->is_scalar() ? find_target(TargetKind::Recipe, name->text) : nullptr;
+  return target && target->support != Support::Supported;
+}
+
+void require(const Scope& scope, const Node& tree, std::string_view section, std::string rule) {
+  const Node* node = tree.find(section);
+  if (node && !is_null(*node)) return;
+  const std::string source = tree.position.source ? *tree.position.source : "";
+  scope.findings.mistakes.add({source, std::string(section) + " is missing", std::move(rule), "add a " + std::string(section) + " section"});
+}
+
+void read_recipe(const Node& tree, Recipe& recipe, Findings& findings) {
+  const Scope scope{findings, ""};
+  if (is_another_kind(tree)) return read_recipe_class(scope.child("recipe"), *tree.find("recipe"), recipe);
+  // rng first: `seed`, wherever it stands, wins over rng.seed.
+  for (const bool rng : {true, false}) {
+    for (const Entry& entry : tree.entries) {
+      if ((entry.key == "rng") == rng) read_entry(scope, entry, recipe);
+    }
+  }
+  require(scope, tree, "model", "a recipe says what is trained");
+  require(scope, tree, "dataset", "a recipe says what it is trained on");
+}
+
+void interpolate_read_sections(Node& tree, const Environment& environment, ProblemList& problems) {
+  for (Entry& entry : tree.entries) {
+    const TopLevelKey* known = find_key(entry.key);
+    if (known && !known->is_read) continue;
+    interpolate(entry.value, environment, problems);
+  }
+}
+
+LoadedRecipe type_recipe(Node tree, const Environment& environment, Findings& findings) {
+  if (!tree.is_map()) {
+    findings.mistakes.add({to_string(tree.position), "a recipe is a map of sections", "each line at the left edge is a section: key: value", ""});
+    findings.mistakes.throw_if_any();
+  }
+  interpolate_read_sections(tree, environment, findings.mistakes);
+  LoadedRecipe loaded{std::move(tree), {}, {}, {}};
+  read_recipe(loaded.tree, loaded.recipe, findings);
+  findings.mistakes.throw_if_any();
+  loaded.notes = std::move(findings.notes);
+  loaded.unsupported = std::move(findings.unsupported);
+  return loaded;
+}
+
+}  // namespace
+
+LoadedRecipe load_recipe(const std::filesystem::path& path, std::span<const std::string> overrides, const Environment& environment) {
+  Findings findings;
+  Node tree = read_yaml_file(path);
+  apply_overrides(tree, parse_overrides(overrides, findings.mistakes), findings.mistakes);
+  return type_recipe(std::move(tree), environment, findings);
+}
+
+LoadedRecipe load_recipe(Node tree, const Environment& environment) {
+  Findings findings;
+  return type_recipe(std::move(tree), environment, findings);
+}
+
+}  // namespace tessera::config

@@ -1,0 +1,103 @@
+// Checks that need the whole recipe, or the machine it runs on.
+#include <set>
+
+#include "tessera/config/hub.h"
+#include "tessera/config/recipe.h"
+#include "tessera/config/registry.h"
+
+namespace tessera::config {
+
+namespace {
+
+std::string text(std::int64_t value) { return std::to_string(value); }
+
+/// "use 8 or 12": the multiples of `unit` around `value`.
+std::string nearest_multiples(std::int64_t value, std::int64_t unit) {
+  const std::int64_t lower = value / unit * unit;
+  return lower > 0 ? text(lower) + " or " + text(lower + unit) : text(unit);
+}
+
+}  // namespace
+
+void validate_batch_sizes(const LoadedRecipe& loaded, std::int64_t data_parallel_size, ProblemList& problems) {
+  const StepScheduler& sizes = loaded.recipe.step_scheduler;
+  if (loaded.recipe.packed_sequence.packed_sequence_size > 0 && sizes.local_batch_size != 1) {
+    problems.add({where(loaded.tree, "step_scheduler.local_batch_size"),
+                  "step_scheduler.local_batch_size: " + text(sizes.local_batch_size) + " does not go with packed_sequence",
+                  "a microbatch is one pack", "use local_batch_size 1; packed_sequence_size says how many tokens it holds"});
+  }
+  const std::int64_t unit = sizes.local_batch_size * data_parallel_size;
+  if (sizes.global_batch_size % unit == 0) return;
+  problems.add({where(loaded.tree, "step_scheduler.global_batch_size"),
+                "step_scheduler.global_batch_size: " + text(sizes.global_batch_size) +
+                    " is not a multiple of local_batch_size · data-parallel ranks (" + text(sizes.local_batch_size) + " · " +
+                    text(data_parallel_size) + ")",
+                "a step is a whole number of microbatches on every rank",
+                "use global_batch_size " + nearest_multiples(sizes.global_batch_size, unit) + ", or another local_batch_size"});
+}
+
+namespace {
+
+/// Collects what is named and not there, each name once.
+class AbsentList {
+ public:
+  AbsentList(const LoadedRecipe& loaded, const Environment& environment) : loaded_(loaded), environment_(environment) {}
+
+  void check(const std::string& name, const std::string& path, std::string rule, std::string fix) {
+    if (name.empty() || !seen_.insert(name).second || find_on_disk(name, environment_)) return;
+    const bool hub = looks_like_hub_name(name);
+    problems_.push_back({where(loaded_.tree, path), path + ": " + name + (hub ? " is a Hub name and not on disk" : " is not on disk"),
+                         std::move(rule), hub ? std::move(fix) : "check the path; relative paths start at the working directory"});
+  }
+
+  void check_model(const std::string& name, const std::string& path) {
+    check(name, path, "models are read from a directory or the local hub cache; nothing is downloaded",
+          "hf download " + name + " --local-dir DIR, and name DIR here");
+  }
+
+  void check_data(const Dataset& dataset, const std::string& path) {
+    if (dataset.tokenizer) check_model(dataset.tokenizer->path, path + ".tokenizer");
+    for (const std::string& name : dataset.paths) {
+      if (name.find_first_of("*?[") != std::string::npos) continue;
+      check(name, path, "data is read from files; nothing is downloaded", "download its files as JSONL and name them here");
+    }
+  }
+
+  std::vector<Problem> take() { return std::move(problems_); }
+
+ private:
+  const LoadedRecipe& loaded_;
+  const Environment& environment_;
+  std::set<std::string> seen_;
+  std::vector<Problem> problems_;
+};
+
+/// The place of the model's path: where it stands depends on how the recipe spells it.
+std::string model_path_key(const Node& tree) {
+  for (const char* key : {"model.pretrained_model_name_or_path", "model.config.pretrained_model_name_or_path", "model.config.name_or_path"}) {
+    if (find_path(tree, key)) return key;
+  }
+  return "model.config";
+}
+
+bool is_readable(const Node& tree, const std::string& section) {
+  const Node* name = find_path(tree, section + "._target_");
+  const Target* target = name && name->is_scalar() ? find_target(TargetKind::Dataset, name->text) : nullptr;
+  return target && target->support == Support::Supported;
+}
+
+}  // namespace
+
+std::vector<Problem> absent_resources(const LoadedRecipe& loaded, const Environment& environment) {
+  const Recipe& recipe = loaded.recipe;
+  AbsentList absent(loaded, environment);
+  absent.check_model(recipe.model.path, model_path_key(loaded.tree));
+  if (recipe.tokenizer) absent.check_model(recipe.tokenizer->path, "tokenizer");
+  if (recipe.dataset && is_readable(loaded.tree, "dataset")) absent.check_data(*recipe.dataset, "dataset");
+  for (const ValidationDataset& validation : recipe.validation_datasets) {
+    if (is_readable(loaded.tree, validation.key)) absent.check_data(validation.dataset, validation.key);
+  }
+  return absent.take();
+}
+
+}  // namespace tessera::config

@@ -1,0 +1,294 @@
+#include "tessera/config/sections/read.h"
+
+namespace tessera::config {
+
+namespace {
+
+using D = Distributed;
+
+constexpr auto kYet = Support::NotSupportedYet;
+constexpr auto kNo = Support::NotSupported;
+
+const Choices<Strategy>& strategies() {
+  static const Choices<Strategy> choices = {
+      {"fsdp2", Strategy::Fsdp2}, {"megatron_fsdp", Strategy::MegatronFsdp}, {"mfsdp", Strategy::MegatronFsdp}, {"ddp", Strategy::Ddp}};
+  return choices;
+}
+
+/// The size of an axis; more than one rank along it is refused by name while the axis is still to come. null is 1.
+Key<D> axis(std::string name, std::int64_t D::* member, std::string what) {
+  const Key<D> inner = field(name, member, at_least(1));
+  return {std::move(name), [=](const Scope& scope, const Node& node, D& section) {
+            inner.read(scope, node, section);
+            if (section.*member > 1) scope.unsupported(node, shown(scope, node), kYet, what + " is still to come; one process trains alone", "use 1");
+          }};
+}
+
+Key<D> dp_size() {
+  const Key<D> inner = field("dp_size", &D::dp_size, at_least(1));
+  return {"dp_size", [=](const Scope& scope, const Node& node, D& section) {
+            inner.read(scope, node, section);
+            if (section.dp_size.value_or(1) > 1) {
+              scope.unsupported(node, shown(scope, node), kYet, "data parallelism is still to come; one process trains alone", "use none or 1");
+            }
+          }};
+}
+
+/// Everything AutoModel takes for false, full or selective.
+Key<D> activation_checkpointing() {
+  using A = ActivationCheckpointing;
+  return {"activation_checkpointing", [](const Scope& scope, const Node& node, D& section) {
+            static const Choices<A> choices = {{"false", A::Off},    {"true", A::Full},   {"full", A::Full}, {"selective", A::Selective},
+                                               {"off", A::Off},      {"on", A::Full},     {"no", A::Off},    {"yes", A::Full},
+                                               {"disabled", A::Off}, {"enabled", A::Full}};
+            if (is_null(node)) return;
+            if (const auto value = read_choice(scope, node, choices)) section.activation_checkpointing = *value;
+          }};
+}
+
+Keys<MixedPrecisionPolicy> policy_keys() {
+  using P = MixedPrecisionPolicy;
+  return {field("param_dtype", &P::param_dtype), field("reduce_dtype", &P::reduce_dtype), field("output_dtype", &P::output_dtype),
+          field("cast_forward_inputs", &P::cast_forward_inputs), target_key<P>()};
+}
+
+template <class Section>
+Key<Section> mp_policy(std::optional<MixedPrecisionPolicy> Section::* member) {
+  return {"mp_policy", [member](const Scope& scope, const Node& node, Section& section) {
+            if (is_null(node) || !check_type(scope, node, Type::Map)) return;
+            read_target(scope, node, TargetKind::MixedPrecisionPolicy);
+            section.*member = MixedPrecisionPolicy{};
+            read_section(scope, node, policy_keys(), *(section.*member));
+          }};
+}
+
+Keys<Pipeline> pipeline_keys() {
+  using P = Pipeline;
+  using S = PipelineSchedule;
+  const Choices<S> schedules = {{"1f1b", S::OneFOneB},
+                                {"gpipe", S::GPipe},
+                                {"interleaved_1f1b", S::Interleaved1F1B},
+                                {"interleaved1f1b", S::Interleaved1F1B},
+                                {"dfs", S::Interleaved1F1B},
+                                {"looped_bfs", S::LoopedBFS},
+                                {"loopedbfs", S::LoopedBFS},
+                                {"v_schedule", S::ZBVZeroBubble},
+                                {"zbv_zero_bubble", S::ZBVZeroBubble},
+                                {"zbvzerobubble", S::ZBVZeroBubble},
+                                {"zero_bubble", S::InterleavedZeroBubble},
+                                {"interleaved_zero_bubble", S::InterleavedZeroBubble},
+                                {"interleavedzerobubble", S::InterleavedZeroBubble},
+                                {"dualpipev", S::DualPipeV}};
+  return {
+      choice("pp_schedule", &P::pp_schedule, schedules),
+      field("pp_schedule_csv", &P::pp_schedule_csv),
+      field("pp_microbatch_size", &P::pp_microbatch_size, at_least(1)),
+      field("layers_per_stage", &P::layers_per_stage, at_least(1)),
+      choice("round_virtual_stages_to_pp_multiple", &P::round_virtual_stages_to_pp_multiple,
+             Choices<StageRounding>{{"up", StageRounding::Up}, {"down", StageRounding::Down}}),
+      field("module_fqns_per_model_part", &P::module_fqns_per_model_part),
+      field("scale_grads_in_schedule", &P::scale_grads_in_schedule),
+      field("dtype", &P::dtype),
+      accepted<P>("pp_batch_size", Type::Int),
+      accepted<P>("pp_seq_len", Type::Int),
+      // How upstream rewrites Hugging Face modules for a pipeline; there is nothing to rewrite here.
+      accepted<P>("patch_inner_model", Type::Bool),
+      accepted<P>("patch_causal_lm_model", Type::Bool),
+      accepted<P>("patch_stage_backward_maybe_with_nosync", Type::Bool),
+  };
+}
+
+Keys<MoeParallel> moe_keys() {
+  using M = MoeParallel;
+  return {field("ignore_router_for_ac", &M::ignore_router_for_ac), field("reshard_after_forward", &M::reshard_after_forward),
+          field("wrap_outer_model", &M::wrap_outer_model), field("lm_head_precision", &M::lm_head_precision), mp_policy(&M::mp_policy)};
+}
+
+Keys<D> common_keys() {
+  return {
+      {"strategy", [](const Scope&, const Node&, D&) {}},
+      dp_size(),
+      axis("tp_size", &D::tp_size, "tensor parallelism"),
+      axis("pp_size", &D::pp_size, "pipeline parallelism"),
+      axis("cp_size", &D::cp_size, "context parallelism"),
+      axis("ep_size", &D::ep_size, "expert parallelism"),
+      activation_checkpointing(),
+      field_refused_unless("offload_activations", &D::offload_activations, false, kYet, "activations stay in memory"),
+      choice("cp_attention", &D::cp_attention,
+             Choices<CpAttention>{{"ring", CpAttention::Ring}, {"allgather", CpAttention::AllGather}, {"all_to_all", CpAttention::AllToAll}}),
+      section("pipeline", &D::pipeline, pipeline_keys()),
+      section("moe", &D::moe, moe_keys()),
+      target_key<D>(),
+      accepted<D>("_recursive_", Type::Bool),
+      accepted<D>("_convert_", Type::Any),
+  };
+}
+
+Key<D> scope_of_checkpointing() {
+  return {"activation_checkpointing_scope", [](const Scope& scope, const Node& node, D&) {
+            std::vector<std::string> names;
+            if (is_null(node) || !read_value(scope, node, names)) return;
+            static const Choices<bool> choices = {{"all", true},     {"language", true},    {"default", true}, {"auto", true},
+                                                  {"vision", false}, {"multimodal", false}, {"audio", false}};
+            const Node* items = node.is_sequence() ? node.items.data() : &node;
+            for (std::size_t i = 0; i < names.size(); ++i) {
+              const auto text_blocks = read_choice(scope, items[i], choices);
+              if (text_blocks && !*text_blocks) scope.unsupported(items[i], shown(scope, items[i]), kNo, "there are only text blocks");
+            }
+          }};
+}
+
+Key<D> offload_policy() {
+  return {"offload_policy", [](const Scope& scope, const Node& node, D& section) {
+            if (is_null(node) || !check_type(scope, node, Type::Map)) return;
+            const Keys<Fsdp2Options> keys = {field("pin_memory", &Fsdp2Options::offload_pin_memory), target_key<Fsdp2Options>()};
+            const Target* target = read_target(scope, node, TargetKind::OffloadPolicy);
+            read_section(scope, node, keys, section.fsdp2);
+            const Node* name = node.find("_target_");
+            section.fsdp2.cpu_offload = !name || (target && name->text != "torch.distributed.fsdp.OffloadPolicy");
+            if (section.fsdp2.cpu_offload) scope.unsupported(node, "", kYet, "moving parameters to host memory is still to come");
+          }};
+}
+
+/// A key of the strategy's own options, as a key of the section.
+template <class Options>
+Key<D> in(Options D::* options, Key<Options> key) {
+  return {key.name, [=](const Scope& scope, const Node& node, D& section) { key.read(scope, node, section.*options); }};
+}
+
+Keys<D> fsdp2_keys() {
+  using F = Fsdp2Options;
+  const auto own = [](Key<F> key) { return in(&D::fsdp2, std::move(key)); };
+  return {
+      axis("dp_replicate_size", &D::dp_replicate_size, "data parallelism"),
+      field("sequence_parallel", &D::sequence_parallel),
+      field("enable_async_tensor_parallel", &D::enable_async_tensor_parallel),
+      field("tp_plan", &D::tp_plan),
+      own(mp_policy(&F::mp_policy)),
+      offload_policy(),
+      own(field("autocast_dtype", &F::autocast_dtype)),
+      own(field("defer_fsdp_grad_sync", &F::defer_fsdp_grad_sync)),
+      own(field("reshard_after_forward", &F::reshard_after_forward)),
+      own(field("enable_fsdp2_prefetch", &F::enable_fsdp2_prefetch)),
+      own(field("fsdp2_forward_prefetch_depth", &F::forward_prefetch_depth, at_least(1))),
+      own(field("fsdp2_backward_prefetch_depth", &F::backward_prefetch_depth, at_least(1))),
+      scope_of_checkpointing(),
+      accepted<D>("patch_is_packed_sequence", Type::Bool),
+      inert<D>("enable_compile", Type::Bool, "has no effect: nothing is compiled at run time"),
+      refused<D>("multimodal", Type::Any, kNo, "Tessera trains text models; images and sound are not read"),
+  };
+}
+
+Keys<D> megatron_fsdp_keys() {
+  using M = MegatronFsdpOptions;
+  const auto own = [](Key<M> key) { return in(&D::megatron_fsdp, std::move(key)); };
+  return {
+      own(field("zero_dp_strategy", &M::zero_dp_strategy, within(0, 3))),
+      own(field("overlap_grad_reduce", &M::overlap_grad_reduce)),
+      own(field("overlap_param_gather", &M::overlap_param_gather)),
+      own(field("average_in_collective", &M::average_in_collective)),
+      own(field("grad_reduce_in_fp32", &M::grad_reduce_in_fp32)),
+      own(field("preserve_fp32_weights", &M::preserve_fp32_weights)),
+      own(field("check_for_nan_in_grad", &M::check_for_nan_in_grad)),
+      own(field("report_nan_in_param_grad", &M::report_nan_in_param_grad)),
+      own(field("disable_bucketing", &M::disable_bucketing)),
+      own(field("calculate_per_token_loss", &M::calculate_per_token_loss)),
+      own(field("fsdp_double_buffer", &M::fsdp_double_buffer)),
+      own(field("megatron_fsdp_unit_modules", &M::unit_modules)),
+      inert<D>("nccl_ub", Type::Bool, "has no effect: communication buffers are not registered with NCCL"),
+      inert<D>("keep_fp8_transpose_cache", Type::Bool, "has no effect: nothing is kept in FP8"),
+      inert<D>("init_fsdp_with_meta_device", Type::Bool, "has no effect: every rank only ever makes its own share"),
+      // Kept with dp_replicate_size 1 and sequence_parallel false by recipes that switch strategies.
+      refused<D>("sequence_parallel", Type::Bool, kNo, "megatron_fsdp has no sequence parallelism; use fsdp2"),
+  };
+}
+
+Keys<D> ddp_keys() {
+  using P = DdpOptions;
+  const auto own = [](Key<P> key) { return in(&D::ddp, std::move(key)); };
+  return {
+      own(field("broadcast_buffers", &P::broadcast_buffers)),
+      own(field("find_unused_parameters", &P::find_unused_parameters)),
+      own(field("static_graph", &P::static_graph)),
+      own(field("bucket_cap_mb", &P::bucket_cap_mb, above(0))),
+      own(field("gradient_as_bucket_view", &P::gradient_as_bucket_view)),
+      in(&D::fsdp2, field("autocast_dtype", &Fsdp2Options::autocast_dtype)),
+      scope_of_checkpointing(),
+  };
+}
+
+Keys<D> strategy_keys(Strategy strategy) {
+  switch (strategy) {
+    case Strategy::Fsdp2:
+      return fsdp2_keys();
+    case Strategy::MegatronFsdp:
+      return megatron_fsdp_keys();
+    case Strategy::Ddp:
+      return ddp_keys();
+  }
+  return {};
+}
+
+bool read_strategy(const Scope& scope, const Node& node, D& section) {
+  if (const Node* name = node.find("strategy"); name && !is_null(*name)) {
+    const auto strategy = read_choice(scope.child("strategy"), *name, strategies());
+    if (strategy) section.strategy = *strategy;
+    return strategy.has_value();
+  }
+  if (!node.find("_target_")) return true;
+  // Older recipes name the strategy by its manager class.
+  const Target* target = read_target(scope, node, TargetKind::Distributed);
+  if (target && target->support == Support::Supported) section.strategy = static_cast<Strategy>(target->value);
+  return target != nullptr;
+}
+
+void check_strategy_rules(const Scope& scope, const Node& node, const D& section) {
+  const auto refuse = [&](std::string_view key, bool broken, std::string rule, std::string fix) {
+    const Node* value = node.find(key);
+    if (broken && value) scope.child(key).mistake(*value, shown(scope, *value) + " does not go with the strategy", std::move(rule), std::move(fix));
+  };
+  if (section.strategy == Strategy::Ddp) {
+    for (const auto& [key, size] :
+         {std::pair{"tp_size", section.tp_size}, {"pp_size", section.pp_size}, {"cp_size", section.cp_size}, {"ep_size", section.ep_size}}) {
+      refuse(key, size > 1, "ddp replicates the whole model on every rank", "use strategy fsdp2");
+    }
+  }
+  if (section.strategy == Strategy::MegatronFsdp) {
+    refuse("pp_size", section.pp_size > 1, "megatron_fsdp has no pipeline", "use strategy fsdp2");
+    refuse("ep_size", section.ep_size > 1, "megatron_fsdp does not split experts", "use strategy fsdp2");
+    refuse("activation_checkpointing", section.activation_checkpointing == ActivationCheckpointing::Selective,
+           "megatron_fsdp recomputes whole blocks or nothing", "use full");
+  }
+  refuse("enable_async_tensor_parallel", section.enable_async_tensor_parallel && !section.sequence_parallel,
+         "chunks are overlapped between the gather and the scatter of sequence parallelism", "add sequence_parallel: true");
+  if (section.pp_size > 1 && !section.pipeline) {
+    scope.mistake(*node.find("pp_size"), "pp_size " + std::to_string(section.pp_size) + " needs a pipeline section",
+                  "the schedule and the microbatch size are chosen there", "add pipeline: {} for the defaults");
+  }
+  if (section.pp_size == 1 && section.pipeline) scope.child("pipeline").note("ignored while pp_size is 1");
+  if (section.ep_size == 1 && section.moe) scope.child("moe").note("ignored while ep_size is 1");
+}
+
+}  // namespace
+
+void read_distributed(const Scope& scope, const Node& node, Distributed& section) {
+  if (is_null(node) || !check_type(scope, node, Type::Map) || !read_strategy(scope, node, section)) return;
+  read_section(scope, node, common_keys() + strategy_keys(section.strategy), section);
+  check_strategy_rules(scope, node, section);
+}
+
+Keys<DistEnv> dist_env_keys() {
+  using E = DistEnv;
+  return {
+      {"backend",
+       [](const Scope& scope, const Node& node, E& section) {
+         // "nccl" stands in nearly every recipe; on a machine without GPUs ranks talk MPI all the same.
+         static const Choices<std::string_view> choices = {{"nccl", "nccl"}, {"gloo", "mpi"}, {"mpi", "mpi"}, {"cpu:gloo,cuda:nccl", ""}};
+         if (is_null(node)) return;
+         if (const auto value = read_choice(scope, node, choices)) section.backend = *value;
+       }},
+      field("timeout_minutes", &E::timeout_minutes, above(0)),
+  };
+}
+
+}  // namespace tessera::config

@@ -1,0 +1,137 @@
+#include "tessera/config/sections/read.h"
+
+namespace tessera::config {
+
+namespace {
+
+using C = Checkpoint;
+constexpr auto kNo = Support::NotSupported;
+
+Key<C> save_consolidated() {
+  using S = SaveConsolidated;
+  return choice("save_consolidated", &C::save_consolidated,
+                Choices<S>{{"false", S::Off}, {"final", S::Final}, {"true", S::Every}, {"every", S::Every}});
+}
+
+/// A whole number of bytes, or "5GB", "500MB" as transformers writes max_shard_size.
+Key<C> max_shard_size() {
+  return {"max_shard_size", [](const Scope& scope, const Node& node, C& section) {
+            if (is_null(node)) return;
+            if (const auto bytes = as_int(node); bytes && *bytes > 0) {
+              section.max_shard_size_bytes = *bytes;
+              return;
+            }
+            static constexpr std::pair<std::string_view, double> units[] = {{"GiB", 1073741824.0}, {"MiB", 1048576.0}, {"KiB", 1024.0},
+                                                                            {"GB", 1e9},           {"MB", 1e6},        {"KB", 1e3}};
+            for (const auto& [suffix, unit] : units) {
+              if (!node.is_scalar() || !node.text.ends_with(suffix)) continue;
+              const auto count = as_double(Node::scalar(node.text.substr(0, node.text.size() - suffix.size()), node.position));
+              if (!count || *count <= 0 || *count > 1e9) break;
+              section.max_shard_size_bytes = static_cast<std::int64_t>(*count * unit);
+              return;
+            }
+            scope.mistake(node, shown(scope, node) + " is not a size", "a size is a number of bytes or a text such as 5GB or 500MB", "use 5GB");
+          }};
+}
+
+}  // namespace
+
+Keys<Checkpoint> checkpoint_keys() {
+  constexpr std::string_view memory = "has no effect: saving copies to staging memory and returns";
+  return {
+      field("enabled", &C::enabled),
+      field("checkpoint_dir", &C::checkpoint_dir),
+      // Read by read_checkpoint, which knows whether anything is saved.
+      {"model_save_format", [](const Scope&, const Node&, C&) {}},
+      save_consolidated(),
+      max_shard_size(),
+      field_refused_unless("is_async", &C::is_async, false, Support::NotSupportedYet, "saving in the background is still to come"),
+      field("max_recent_checkpoints", &C::max_recent_checkpoints, at_least(1)),
+      field("best_metric_key", &C::best_metric_key),
+      field("restore_from", &C::restore_from),
+      field("restore_optimizer", &C::restore_optimizer),
+      choice("verify", &C::verify,
+             Choices<CheckpointVerify>{{"full", CheckpointVerify::Full}, {"sizes", CheckpointVerify::Sizes}, {"off", CheckpointVerify::Off}}),
+      field("skip_task_head_prefixes_for_base_model", &C::skip_task_head_prefixes_for_base_model),
+      refused<C>("allow_legacy_pickle_restore", Type::Bool, kNo, "Tessera reads no pickles"),
+      refused<C>("diffusers_compatible", Type::Bool, kNo, "checkpoints have the file names of transformers"),
+      inert<C>("dequantize_base_checkpoint", Type::Bool, "has no effect: quantised weights are always expanded when they are loaded"),
+      inert<C>("v4_compatible", Type::Bool, "has no effect: config.json is saved as it was loaded"),
+      inert<C>("wait_for_staging", Type::Bool, std::string(memory)),
+      inert<C>("cpu_offload", Type::Bool, std::string(memory)),
+      accepted<C>("staging_dir", Type::String),
+      accepted<C>("single_rank_consolidation", Type::Bool),
+      accepted<C>("consolidation_timeout_minutes", Type::Number),
+      accepted<C>("model_cache_dir", Type::String),
+      accepted<C>("model_repo_id", Type::String),
+      accepted<C>("original_model_root_dir", Type::String),
+      accepted<C>("is_peft", Type::Bool),
+      accepted<C>("model_state_dict_keys", Type::Any),
+      accepted<C>("load_base_model", Type::Bool),
+  };
+}
+
+void read_checkpoint(const Scope& scope, const Node& node, Checkpoint& section) {
+  read_section(scope, node, checkpoint_keys(), section);
+  const Node* format = node.find("model_save_format");
+  if (!format || is_null(*format)) return;
+  const Scope at = scope.child("model_save_format");
+  const auto known = read_choice(at, *format, Choices<bool>{{"safetensors", true}, {"torch_save", false}});
+  if (known && !*known && section.enabled) {
+    at.unsupported(*format, shown(at, *format), kNo, "torch_save writes Python pickles, which Tessera neither writes nor reads", "use safetensors");
+  }
+}
+
+Keys<Logging> logging_keys() {
+  using L = Logging;
+  return {
+      {"level",
+       [](const Scope& scope, const Node& node, L& section) {
+         static const Choices<std::string_view> choices = {{"debug", "debug"}, {"info", "info"}, {"warning", "warning"}, {"error", "error"}};
+         if (is_null(node)) return;
+         if (const auto level = read_choice(scope, node, choices)) section.level = *level;
+       }},
+      field("directory", &L::directory),
+      field("tensorboard", &L::tensorboard),
+  };
+}
+
+Keys<FreezeConfig> freeze_config_keys() {
+  using F = FreezeConfig;
+  return {
+      field("freeze_embeddings", &F::freeze_embeddings),
+      field("freeze_language_model", &F::freeze_language_model),
+      field("patterns", &F::patterns),
+      // Towers that a text model does not have.
+      accepted<F>("freeze_vision_tower", Type::Bool),
+      accepted<F>("freeze_audio_tower", Type::Bool),
+      accepted<F>("freeze_video_embedder", Type::Bool),
+  };
+}
+
+void read_peft(const Scope& scope, const Node& node, Peft& section) {
+  using P = Peft;
+  if (!check_type(scope, node, Type::Map)) return;
+  const Target* target = node.find("_target_") ? read_target(scope, node, TargetKind::Peft) : find_target(TargetKind::Peft, "lora");
+  if (!target) return;
+  if (!node.find("_target_") && target->support != Support::Supported) scope.unsupported(node, "", target->support, std::string(target->reason));
+  const Keys<P> keys = {
+      field("target_modules", &P::target_modules),
+      field("exclude_modules", &P::exclude_modules),
+      field("match_all_linear", &P::match_all_linear),
+      field("dim", &P::dim, at_least(1)),
+      field("alpha", &P::alpha, above(0)),
+      field("dropout", &P::dropout, below_one_from_zero()),
+      choice("dropout_position", &P::dropout_before, Choices<bool>{{"pre", true}, {"post", false}}),
+      field("use_dora", &P::use_dora),
+      field("lora_A_init", &P::lora_A_init),
+      field("moe_rank_scaling", &P::moe_rank_scaling),
+      accepted<P>("lora_dtype", Type::String),
+      accepted<P>("use_memory_efficient_lora", Type::Bool),
+      accepted<P>("use_triton", Type::Bool),
+      target_key<P>(),
+  };
+  read_section(scope, node, keys, section);
+}
+
+}  // namespace tessera::config
