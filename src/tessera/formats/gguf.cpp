@@ -43,7 +43,8 @@ constexpr std::array kTypes{
     NumberedType{23, {"IQ4_XS", 256, 136}}, NumberedType{24, {"I8", 1, 1}},         NumberedType{25, {"I16", 1, 2}},
     NumberedType{26, {"I32", 1, 4}},        NumberedType{27, {"I64", 1, 8}},        NumberedType{28, {"F64", 1, 8}},
     NumberedType{29, {"IQ1_M", 256, 56}},   NumberedType{30, {"BF16", 1, 2}},       NumberedType{34, {"TQ1_0", 256, 54}},
-    NumberedType{35, {"TQ2_0", 256, 66}},   NumberedType{39, {"MXFP4", 32, 17}},
+    NumberedType{35, {"TQ2_0", 256, 66}},   NumberedType{39, {"MXFP4", 32, 17}},    NumberedType{40, {"NVFP4", 64, 36}},
+    NumberedType{41, {"Q1_0", 128, 18}},
 };
 
 std::uint64_t round_up(std::uint64_t value, std::uint64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
