@@ -165,7 +165,7 @@ Json loader_state(const Loader& loader) {
 
 void restore_loader(Loader& loader, const Json& state, const std::string& where) {
   const auto number = [&](const char* key) {
-    if (!state.is_object() || !state.contains(key) || !state[key].is_number_unsigned()) {
+    if (!state.is_object() || !state.contains(key) || !state[key].is_number_integer() || state[key].get<std::int64_t>() < 0) {
       throw UserError({where, fmt::format("the loader's state has no count '{}'", key), "it holds epoch, consumed and num_samples", ""});
     }
     return state[key].get<std::int64_t>();

@@ -1,0 +1,98 @@
+#include "tessera/data/dataset/column_mapped.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "tessera/core/error.h"
+#include "tessera/data/dataset/parallel.h"
+
+namespace tessera::data {
+namespace {
+
+/// A token holds at least one byte, so a record's bytes and what the template adds bound its tokens (save for normalizers that lengthen text,
+/// whose samples are still checked when they are made).
+constexpr std::int64_t kTemplateTokens = 256;
+
+std::string prompt_of(const std::optional<std::string>& context, const std::optional<std::string>& question) {
+  std::string prompt;
+  if (context) prompt += *context + " ";
+  if (question) prompt += *question + " ";
+  return prompt;
+}
+
+std::optional<std::string> column(const Json& record, const std::optional<std::string>& name, const std::string& where) {
+  return name ? text_column(record, *name, where) : std::nullopt;
+}
+
+}  // namespace
+
+ColumnMappedDataset::ColumnMappedDataset(JsonRecords records, ColumnMappedOptions options, DatasetContext context)
+    : records_(std::move(records)), options_(std::move(options)), context_(std::move(context)) {
+  if (records_.size() == 0) throw UserError({records_.description(), "the dataset is empty", "training needs at least one sample", ""});
+  check_columns();
+  for_each_index(records_.size(), context_.num_threads, "checking samples", [this](std::int64_t index) { check(index); });
+}
+
+/// A later record may leave a column out, as JSON often does for what is empty; one that the first record lacks is a wrong mapping.
+void ColumnMappedDataset::check_columns() const {
+  const Json first = records_.record(0);
+  ProblemList problems;
+  for (const auto& name : {options_.columns.context, options_.columns.question, std::optional(options_.columns.answer)}) {
+    if (!name || first.contains(*name)) continue;
+    try {
+      throw_missing_column(first, *name, records_.where(0));
+    } catch (const UserError& error) {
+      problems.add(error);
+    }
+  }
+  problems.throw_if_any();
+}
+
+bool ColumnMappedDataset::uses_template() const { return options_.use_chat_template && context_.render_chat; }
+
+ColumnMappedDataset::Pair ColumnMappedDataset::pair(std::int64_t index) const {
+  const Json record = records_.record(index);
+  const std::string where = records_.where(index);
+  std::optional<std::string> answer = text_column(record, options_.columns.answer, where);
+  if (!answer && !record.contains(options_.columns.answer)) throw_missing_column(record, options_.columns.answer, where);
+  return {column(record, options_.columns.context, where), column(record, options_.columns.question, where), std::move(answer).value_or("")};
+}
+
+void ColumnMappedDataset::check(std::int64_t index) const {
+  const Pair found = pair(index);
+  const std::string where = records_.where(index);
+  if (found.answer.find_first_not_of(" \t\r\n") == std::string::npos) {
+    throw UserError({where, fmt::format("the answer (column '{}') is empty", options_.columns.answer), "a sample needs something to learn",
+                     "remove the record, or complete it"});
+  }
+  if (!uses_template() && prompt_of(found.context, found.question).size() <= 1) {
+    throw UserError({where, "the prompt is empty", "a sample has a context or a question before its answer", "remove the record, or complete it"});
+  }
+  // Only what might be too long is tokenised here, so that training does not stop at it hours later.
+  const bool may_be_too_long =
+      !options_.instruction.truncate && context_.context_length > 0 && records_.bytes(index) + kTemplateTokens > context_.context_length;
+  if (may_be_too_long) make_sample(found, where);
+}
+
+Sample ColumnMappedDataset::make_sample(const Pair& pair, const std::string& where) const {
+  if (!uses_template()) return prompt_completion_sample(prompt_of(pair.context, pair.question), pair.answer, options_.instruction, context_, where);
+  OrderedJson messages = OrderedJson::array();
+  const auto add = [&](const char* role, const std::string& content) { messages.push_back(OrderedJson{{"role", role}, {"content", content}}); };
+  add("system", pair.context.value_or(""));
+  add("user", pair.question.value_or(""));
+  add("assistant", pair.answer);
+  return conversation_sample(messages, options_.instruction, context_, where);
+}
+
+Sample ColumnMappedDataset::sample(std::int64_t index) const {
+  Sample sample = make_sample(pair(index), records_.where(index));
+  sample.number = index;
+  return sample;
+}
+
+std::string ColumnMappedDataset::description() const {
+  return fmt::format("{} question-answer pairs from {}{}", records_.size(), records_.description(), uses_template() ? ", chat template" : "");
+}
+
+}  // namespace tessera::data

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "tessera/core/json.h"
+#include "tessera/data/batch.h"
+#include "tessera/data/dataset/context.h"
+
+namespace tessera::data {
+
+/// How a prompt and its answer become tokens: the options that AutoModel's instruction datasets share.
+struct InstructionOptions {
+  std::int64_t seq_length = 0;        ///< 0: none. Tokens, before the shift that makes labels of them
+  bool truncate = false;              ///< cut to seq_length (the context length when there is none)
+  bool pad_to_seq_length = false;     ///< padding: max_length
+  bool answer_only_loss_mask = true;  ///< learn the answer only, not the prompt
+};
+
+/// AutoModel's format_prompt_completion: `prompt + answer` is one text, encoded with the tokenizer's own special tokens; when only the answer is
+/// learnt, as many tokens are masked as the prompt alone encodes to. (A prompt that ends with a space therefore masks the first token of the answer
+/// too, when the tokenizer joins the space to the word: kept, so that losses agree with AutoModel's.) Throws UserError naming `where` when the sample
+/// is longer than the context, or has a token that the model lacks.
+Sample prompt_completion_sample(std::string_view prompt, std::string_view answer, const InstructionOptions& options, const DatasetContext& context,
+                                const std::string& where);
+
+/// AutoModel's format_chat_template: the conversation rendered with the chat template (no further special tokens). When only answers are learnt, an
+/// assistant's turn reaches from the end of the conversation rendered up to it to the end of the conversation rendered with it. A template without a
+/// system role gets the system text at the head of the first user message. Throws UserError naming `where` as above, when there is no assistant's
+/// turn to learn, and when the template rewrites earlier turns so that turns cannot be located.
+Sample conversation_sample(const OrderedJson& messages, const InstructionOptions& options, const DatasetContext& context, const std::string& where);
+
+}  // namespace tessera::data

@@ -1,0 +1,121 @@
+#include "tessera/data/dataset/text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "tessera/core/error.h"
+#include "tessera/core/file.h"
+#include "tessera/core/text.h"
+#include "tessera/data/dataset/checks.h"
+#include "tessera/data/dataset/json_records.h"
+#include "tessera/data/dataset/parallel.h"
+
+namespace tessera::data {
+namespace {
+
+using Document = std::vector<TokenId>;
+
+bool holds_records(const std::filesystem::path& file) { return file.extension() == ".jsonl" || file.extension() == ".json"; }
+
+class Encoder {
+ public:
+  Encoder(const TextOptions& options, const DatasetContext& context) : options_(options), context_(context) {}
+
+  Document encode(std::string_view text, const std::string& where) const {
+    Document tokens = context_.tokenizer.encode(text, true);
+    const auto eos = context_.tokenizer.special_tokens().eos;
+    if (options_.append_end_of_text && (tokens.empty() || tokens.back() != *eos)) tokens.push_back(*eos);
+    if (!tokens.empty()) {
+      const auto [least, largest] = std::minmax_element(tokens.begin(), tokens.end());
+      check_vocabulary(std::vector<std::int64_t>{*least, *largest}, context_, where);
+    }
+    return tokens;
+  }
+
+  std::vector<Document> encode_records(const std::filesystem::path& file) const {
+    const JsonRecords records({file});
+    std::vector<Document> documents(static_cast<std::size_t>(records.size()));
+    for_each_index(records.size(), context_.num_threads, "tokenising", [&](std::int64_t index) {
+      const Json record = records.record(index);
+      const auto text = text_column(record, options_.text_column, records.where(index));
+      if (!text) throw_missing_column(record, options_.text_column, records.where(index));
+      documents[static_cast<std::size_t>(index)] = encode(*text, records.where(index));
+    });
+    return documents;
+  }
+
+  Document encode_file(const std::filesystem::path& path) const {
+    const MappedFile file(path);
+    if (const std::size_t invalid = first_invalid_utf8(file.text()); invalid != std::string_view::npos) {
+      throw UserError({path.string(), fmt::format("invalid UTF-8 at byte {} of the file", invalid), "data files are UTF-8",
+                       "convert the file, for example with iconv"});
+    }
+    return encode(file.text(), path.string());
+  }
+
+ private:
+  const TextOptions& options_;
+  const DatasetContext& context_;
+};
+
+void check_options(const TextOptions& options, const DatasetContext& context) {
+  ProblemList problems;
+  if (options.seq_length < 1)
+    problems.add(
+        {"", "seq_length is not given", "pre-training text is cut into windows of seq_length tokens", "set seq_length, for example to 1024"});
+  if (context.context_length > 0 && options.seq_length > context.context_length) {
+    problems.add({"", fmt::format("seq_length: {} is longer than the model's context of {}", options.seq_length, context.context_length),
+                  "a window fits into the model's context", fmt::format("use seq_length {} or less", context.context_length)});
+  }
+  if (options.append_end_of_text && !context.tokenizer.special_tokens().eos) {
+    problems.add({"", "append_eod is set, but the tokenizer has no end-of-text token", "each document is closed by the tokenizer's EOS",
+                  "use append_eod: false"});
+  }
+  problems.throw_if_any();
+}
+
+std::string names_of(const std::vector<std::filesystem::path>& files) {
+  return files.size() == 1 ? files.front().string() : fmt::format("{} and {} more file(s)", files.front().string(), files.size() - 1);
+}
+
+}  // namespace
+
+TextDataset::TextDataset(const std::vector<std::filesystem::path>& files, TextOptions options, const DatasetContext& context)
+    : options_(std::move(options)) {
+  check_options(options_, context);
+  const Encoder encoder(options_, context);
+  const auto append = [this](const Document& document) {
+    tokens_.insert(tokens_.end(), document.begin(), document.end());
+    ++num_documents_;
+  };
+  for (const auto& file : files) {
+    if (holds_records(file)) {
+      for (const Document& document : encoder.encode_records(file)) append(document);
+    } else {
+      append(encoder.encode_file(file));
+    }
+  }
+  if (tokens_.size() < 2) throw UserError({names_of(files), "the dataset is empty", "a window has at least one token and its successor", ""});
+}
+
+std::int64_t TextDataset::size() const { return (num_tokens() - 1 + options_.seq_length - 1) / options_.seq_length; }
+
+Sample TextDataset::sample(std::int64_t index) const {
+  const auto begin = tokens_.begin() + index * options_.seq_length;
+  const auto length = std::min<std::int64_t>(options_.seq_length, tokens_.end() - begin - 1);
+  Sample sample;
+  sample.input_ids.assign(begin, begin + length);
+  sample.labels.assign(begin + 1, begin + 1 + length);
+  sample.number = index;
+  return sample;
+}
+
+std::string TextDataset::description() const {
+  return fmt::format("{} windows of {} from {} tokens in {} document(s)", size(), options_.seq_length,
+                     human_count(static_cast<double>(tokens_.size())), num_documents_);
+}
+
+}  // namespace tessera::data

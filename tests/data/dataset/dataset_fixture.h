@@ -1,0 +1,37 @@
+#pragma once
+
+#include <string>
+
+#include "support/support.h"
+#include "tessera/data/dataset/context.h"
+
+namespace tessera::data::test {
+
+using namespace tessera::test;
+
+/// The ChatML template of tests/data/data/tokenizer, without the interpreter.
+inline std::string render_chatml(const OrderedJson& messages) {
+  std::string text;
+  for (const OrderedJson& message : messages) {
+    text += "<|im_start|>" + message.at("role").get<std::string>() + "\n" + message.at("content").get<std::string>() + "<|im_end|>\n";
+  }
+  return text;
+}
+
+/// The small byte-level tokenizer of the tests: no special tokens of its own accord, <|end|> ends a text.
+inline DatasetContext small_context() { return {.tokenizer = load_tokenizer(test_data("data/tokenizer")), .num_threads = 2}; }
+
+inline std::string text_of(const DatasetContext& context, const std::vector<std::int64_t>& ids) {
+  return context.tokenizer.decode(std::vector<TokenId>(ids.begin(), ids.end()), false);
+}
+
+/// The text of the labels that count.
+inline std::string learnt_text(const DatasetContext& context, const Sample& sample) {
+  std::vector<std::int64_t> learnt;
+  for (const std::int64_t label : sample.labels) {
+    if (label != ignored_label) learnt.push_back(label);
+  }
+  return text_of(context, learnt);
+}
+
+}  // namespace tessera::data::test
