@@ -56,13 +56,13 @@ template <class T, class O = T>
 struct AttentionForward {
   AttentionShape shape;
   const T* query = nullptr;
-  HeadStrides query_strides;
+  HeadStrides query_strides = {};
   const T* key = nullptr;
-  HeadStrides key_strides;
+  HeadStrides key_strides = {};
   const T* value = nullptr;
-  HeadStrides value_strides;
+  HeadStrides value_strides = {};
   O* output = nullptr;
-  HeadStrides output_strides;
+  HeadStrides output_strides = {};
   float* lse = nullptr;  ///< [batch, H, T], may be null
 };
 template <class T, class O>
@@ -75,22 +75,22 @@ template <class T, class G = T>
 struct AttentionBackward {
   AttentionShape shape;
   const T* query = nullptr;
-  HeadStrides query_strides;
+  HeadStrides query_strides = {};
   const T* key = nullptr;
-  HeadStrides key_strides;
+  HeadStrides key_strides = {};
   const T* value = nullptr;
-  HeadStrides value_strides;
+  HeadStrides value_strides = {};
   const T* output = nullptr;
-  HeadStrides output_strides;
+  HeadStrides output_strides = {};
   const float* lse = nullptr;  ///< [batch, H, T]
   const T* output_gradient = nullptr;
-  HeadStrides output_gradient_strides;
+  HeadStrides output_gradient_strides = {};
   G* query_gradient = nullptr;
-  HeadStrides query_gradient_strides;
+  HeadStrides query_gradient_strides = {};
   G* key_gradient = nullptr;
-  HeadStrides key_gradient_strides;
+  HeadStrides key_gradient_strides = {};
   G* value_gradient = nullptr;
-  HeadStrides value_gradient_strides;
+  HeadStrides value_gradient_strides = {};
   float* sink_gradient = nullptr;  ///< [H], added to; null: not wanted
 };
 template <class T, class G>
@@ -111,13 +111,13 @@ struct DecodeAttention {
   const float* sinks = nullptr;
   const std::int64_t* lengths = nullptr;  ///< [batch]
   const T* query = nullptr;
-  HeadStrides query_strides;  ///< token unused
+  HeadStrides query_strides = {};  ///< token unused
   const T* key = nullptr;
-  HeadStrides key_strides;
+  HeadStrides key_strides = {};
   const T* value = nullptr;
-  HeadStrides value_strides;
+  HeadStrides value_strides = {};
   T* output = nullptr;
-  HeadStrides output_strides;  ///< token unused
+  HeadStrides output_strides = {};  ///< token unused
 };
 template <class T>
 void decode_attention(const DecodeAttention<T>& args, Isa isa = best_isa());

@@ -22,7 +22,7 @@ struct RmsNormForward {
   std::int64_t groups = 1;
   std::int64_t width = 0;
   const T* input = nullptr;
-  VectorLayout input_layout;
+  VectorLayout input_layout = {};
   const T* weight = nullptr;   ///< [width]
   float weight_offset = 0.0f;  ///< 1 for Gemma
   float epsilon = 0.0f;
@@ -31,7 +31,7 @@ struct RmsNormForward {
   const T* residual = nullptr;
   T* sum = nullptr;
   T* output = nullptr;  ///< may be `input`
-  VectorLayout output_layout;
+  VectorLayout output_layout = {};
   float* rstd = nullptr;  ///< [rows, groups], may be null when no backward follows
 };
 template <class T>
@@ -44,16 +44,16 @@ struct RmsNormBackward {
   std::int64_t groups = 1;
   std::int64_t width = 0;
   const T* input = nullptr;
-  VectorLayout input_layout;
+  VectorLayout input_layout = {};
   const T* weight = nullptr;
   float weight_offset = 0.0f;
   const float* rstd = nullptr;  ///< [rows, groups]
   const T* output_gradient = nullptr;
-  VectorLayout output_gradient_layout;
+  VectorLayout output_gradient_layout = {};
   /// Added to the input gradient when not null (the gradient that reaches x past the norm); layout of input_gradient, may be the same pointer.
   const T* residual_gradient = nullptr;
   T* input_gradient = nullptr;  ///< may be output_gradient; null: not wanted
-  VectorLayout input_gradient_layout;
+  VectorLayout input_gradient_layout = {};
   float* weight_gradient = nullptr;  ///< [width], added to; null: not wanted. Bitwise independent of the number of threads.
 };
 template <class T>
