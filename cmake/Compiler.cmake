@@ -11,7 +11,11 @@ if(LLD_PROGRAM AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND EXISTS /usr/bin/ld.l
   add_link_options(-fuse-ld=lld)
 endif()
 
+# Everywhere, so that one precompiled header serves all. At run time the libgomp of the libtorch wheel serves the whole process.
+find_package(OpenMP REQUIRED COMPONENTS CXX)
+
 add_library(tessera_options INTERFACE)
+target_link_libraries(tessera_options INTERFACE OpenMP::OpenMP_CXX)
 target_compile_options(tessera_options INTERFACE -Wall -Wextra -Wpedantic -Werror -Wno-unused-parameter)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # GCC 12 reports these falsely inside libstdc++ at -O2 and above.

@@ -10,35 +10,36 @@
 #include "tessera/model/parameter_store.h"
 #include "tessera/model/seams.h"
 #include "tessera/model/spec.h"
+#include "tessera/ops/linear_cross_entropy.h"
 #include "tessera/ops/tape.h"
 
 namespace tessera::model {
 
+/// Full: a block keeps only its input and runs again in backward. Selective: the attention core (rotation, softmax) runs again, GEMM outputs are
+/// kept. None still recomputes norms and activations, which cost next to nothing.
 enum class ActivationCheckpointing { None, Full, Selective };
 
 struct DecoderOptions {
   ActivationCheckpointing activation_checkpointing = ActivationCheckpointing::None;
-  /// Dropout happens only when the tape records; the masks are a function of (dropout_seed, step, layer, sample, element).
-  std::uint64_t dropout_seed = 0;
+  std::uint64_t dropout_seed = 0;  ///< masks are a function of (dropout_seed, step, layer, sample, position, element)
 };
 
-/// The output projection as the loss and generation need it: the weight may be the embedding's.
+/// The output projection as loss and generation need it. The weight is the embedding's when they are tied.
 struct HeadView {
   ops::Parameter* weight = nullptr;  ///< [V, D]
-  double logits_divisor = 1.0;
-  std::optional<double> soft_cap;    ///< logits = cap · tanh(logits / cap)
+  ops::LogitsOptions options;
 };
 
 /// Every decoder-only model Tessera knows, driven by its ModelSpec. Single-process code: whatever splits the work stands behind the seams.
 /// Holds pointers into `store`, which must outlive it.
 class Decoder {
  public:
-  Decoder(const ModelSpec& spec, ParameterStore& store, DecoderOptions options, Seams seams = local_seams());
+  Decoder(const ModelSpec& spec, ParameterStore& store, DecoderOptions options = {}, std::unique_ptr<Attention> attention = local_attention());
   ~Decoder();
   Decoder(const Decoder&) = delete;
   Decoder& operator=(const Decoder&) = delete;
 
-  /// The hidden states after the final norm, [B·T, D] in the compute dtype. `step` only feeds dropout.
+  /// The hidden states after the final norm, [B·T, D] in the compute dtype. `step` only feeds dropout, which happens only when the tape records.
   ops::Variable hidden(ops::Tape& tape, const Inputs& inputs, std::uint64_t step = 0) const;
   /// Logits [N, V] in fp32 (fp64 for reference runs) of hidden rows [N, D]; not recorded.
   at::Tensor logits(const at::Tensor& hidden_ND) const;
@@ -46,11 +47,27 @@ class Decoder {
   const ModelSpec& spec() const { return spec_; }
 
  private:
-  struct Block;
+  /// The weights of one block; null where the family has none.
+  struct Block {
+    ops::Parameter *attention_norm, *attention_norm_bias, *attention_post_norm;
+    ops::Parameter *query_key_value, *query_key_value_bias, *query_norm, *key_norm, *output, *output_bias;
+    ops::Parameter *feed_forward_norm, *feed_forward_norm_bias, *feed_forward_post_norm;
+    ops::Parameter *gate_up, *gate_up_bias, *down, *down_bias;  ///< gate_up is `up` alone in a plain feed-forward
+  };
+  struct Call;
+
+  ops::Variable embed(ops::Tape& tape, const Call& call) const;
+  ops::Variable norm(ops::Tape& tape, const ops::Variable& input, ops::Parameter* weight, ops::Parameter* bias) const;
+  ops::Variable block(ops::Tape& tape, const ops::Variable& input, std::size_t layer, const std::shared_ptr<const Call>& call) const;
+  ops::Variable attend(ops::Tape& tape, const ops::Variable& query_key_value, std::size_t layer, const std::shared_ptr<const Call>& call) const;
+  ops::Variable attention_branch(ops::Tape& tape, const ops::Variable& input, std::size_t layer, const std::shared_ptr<const Call>& call) const;
+  ops::Variable feed_forward_branch(ops::Tape& tape, const ops::Variable& input, std::size_t layer) const;
+  ops::AttentionOptions attention_options(std::size_t layer, const std::shared_ptr<const Call>& call) const;
+
   ModelSpec spec_;
   DecoderOptions options_;
-  Seams seams_;
-  std::vector<std::unique_ptr<Block>> blocks_;
+  std::unique_ptr<Attention> attention_;
+  std::vector<Block> blocks_;
   ops::Parameter* embedding_ = nullptr;
   ops::Parameter* position_embedding_ = nullptr;
   ops::Parameter* final_norm_ = nullptr;

@@ -1,6 +1,7 @@
 #include "tessera/ops/tape.h"
 
 #include <ATen/ops/add.h>
+#include <ATen/ops/clone.h>
 
 #include <utility>
 
@@ -28,6 +29,11 @@ void GradientSlot::add_shared(const at::Tensor& gradient) {
 }
 
 at::Tensor GradientSlot::take() { return std::exchange(value_, at::Tensor()); }
+
+at::Tensor GradientSlot::take_owned() {
+  at::Tensor value = take();
+  return value.defined() && !owned_ ? value.clone() : value;
+}
 
 Variable Tape::variable(at::Tensor value) const {
   return {std::move(value), recording() ? std::make_shared<GradientSlot>() : nullptr, nullptr};

@@ -17,8 +17,12 @@ class GradientSlot {
   void add_shared(const at::Tensor& gradient);
   bool empty() const { return !value_.defined(); }
   const at::Tensor& value() const { return value_; }
-  /// Hands the gradient over and leaves the slot empty.
+  /// Whether the gradient is here and nobody else reads it, so that its holder may change it in place.
+  bool owned() const { return !empty() && owned_; }
+  /// Hands the gradient over and leaves the slot empty. It may be read, not changed.
   at::Tensor take();
+  /// The same, but a tensor the caller may change: copied first when others may still read it. Undefined when empty.
+  at::Tensor take_owned();
 
  private:
   at::Tensor value_;

@@ -1,0 +1,77 @@
+#include "tessera/model/rope_table.h"
+
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tessera/model/rope.h"
+#include "tessera/ops/cpu/parallel.h"
+
+namespace tessera::model {
+namespace {
+
+/// A run of tokens of one row that share their frequencies.
+struct Segment {
+  std::int64_t begin, end;  ///< indices into the flattened batch
+  std::int64_t length;      ///< the document's unpadded length
+};
+
+std::vector<Segment> segments(const Inputs& inputs) {
+  std::vector<Segment> result;
+  const std::int64_t width = inputs.length();
+  for (std::int64_t row = 0; row < inputs.num_rows(); ++row) {
+    const auto index = static_cast<std::size_t>(row);
+    const std::int64_t length = inputs.lengths[index];
+    if (inputs.document_starts.empty()) {
+      result.push_back({row * width, (row + 1) * width, length});
+      continue;
+    }
+    const auto& starts = inputs.document_starts[index];
+    for (std::size_t i = 0; i < starts.size(); ++i) {
+      const bool last = i + 1 == starts.size();
+      const std::int64_t end = last ? width : starts[i + 1];
+      result.push_back({row * width + starts[i], row * width + end, (last ? length : end) - starts[i]});
+    }
+  }
+  return result;
+}
+
+template <class T>
+void fill(const Segment& segment, const RopeFrequencies& frequencies, const std::int64_t* positions, T* cosines, T* sines) {
+  const auto half = static_cast<std::int64_t>(frequencies.inverse_frequencies.size());
+  ops::cpu::parallel_for(segment.begin, segment.end, 64, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t token = first; token < last; ++token) {
+      for (std::int64_t i = 0; i < half; ++i) {
+        const double angle = static_cast<double>(positions[token]) * frequencies.inverse_frequencies[static_cast<std::size_t>(i)];
+        cosines[token * half + i] = static_cast<T>(std::cos(angle) * frequencies.attention_factor);
+        sines[token * half + i] = static_cast<T>(std::sin(angle) * frequencies.attention_factor);
+      }
+    }
+  });
+}
+
+}  // namespace
+
+ops::RopeTable rope_table(const RopeSpec& spec, const Inputs& inputs, at::ScalarType dtype) {
+  const std::int64_t tokens = inputs.num_rows() * inputs.length();
+  const at::Tensor positions = inputs.position_ids_BT.contiguous();
+  ops::RopeTable table{at::empty({tokens, spec.rotary_dim / 2}, dtype), at::empty({tokens, spec.rotary_dim / 2}, dtype)};
+  const auto fill_segment = [&](const Segment& segment) {
+    const RopeFrequencies frequencies = rope_frequencies(spec, segment.length);
+    if (dtype == at::kDouble) {
+      fill(segment, frequencies, positions.data_ptr<std::int64_t>(), table.cosines_NR.data_ptr<double>(), table.sines_NR.data_ptr<double>());
+    } else {
+      fill(segment, frequencies, positions.data_ptr<std::int64_t>(), table.cosines_NR.data_ptr<float>(), table.sines_NR.data_ptr<float>());
+    }
+  };
+  if (depends_on_length(spec)) {
+    for (const Segment& segment : segments(inputs)) fill_segment(segment);
+  } else {
+    fill_segment({0, tokens, inputs.length()});
+  }
+  const at::Device device = inputs.input_ids_BT.device();
+  return {table.cosines_NR.to(device), table.sines_NR.to(device)};
+}
+
+}  // namespace tessera::model

@@ -1,0 +1,22 @@
+#pragma once
+
+#include "tessera/ops/parameter.h"
+#include "tessera/ops/tape.h"
+
+namespace tessera::ops {
+
+/// output_NO = input_NI · weight_OIᵀ (+ bias_O). Input contiguous [N, I]; weight [O, I]; output in the input's dtype.
+/// Backward: dinput = doutput · weight; the weight's and bias's gradients go to their accumulators, or to the parameter's queue.
+Variable linear(Tape& tape, const Variable& input_NI, Parameter& weight, Parameter* bias = nullptr);
+
+/// The product alone, without bias or tape; the thin kernel where there are few rows.
+at::Tensor linear_inference(const at::Tensor& input_NI, const at::Tensor& weight_OI);
+
+/// a_NI · b_OIᵀ, a_NO · b_OI and a_NOᵀ · b_NI: the three products of a linear operator. On CPUs without bf16 matrix instructions bf16 operands
+/// are widened block by block and multiplied in fp32 (at least as accurate, and 20 × faster there).
+at::Tensor matmul_nt(const at::Tensor& a_NI, const at::Tensor& b_OI);
+at::Tensor matmul_nn(const at::Tensor& a_NO, const at::Tensor& b_OI);
+/// gradient (+)= a_NOᵀ · b_NI, into the parameter's accumulator.
+void accumulate_weight_gradient(Parameter& weight, const at::Tensor& a_NO, const at::Tensor& b_NI);
+
+}  // namespace tessera::ops

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+
+#include "tessera/ops/parameter.h"
+#include "tessera/ops/tape.h"
+
+namespace tessera::ops {
+
+/// How hidden states become logits: logits = soft_cap · tanh(hidden · weightᵀ / (divisor · soft_cap)), without the cap hidden · weightᵀ / divisor.
+struct LogitsOptions {
+  double divisor = 1.0;
+  std::optional<double> soft_cap;
+};
+
+struct LossSum {
+  double sum = 0.0;             ///< of the negative log-likelihoods (natural logarithm) of the valid labels
+  std::int64_t num_labels = 0;  ///< labels that are not −100
+};
+
+/// Cross-entropy of a vocabulary projection that never holds all the logits: a chunk of tokens at a time is projected, turned into its loss and,
+/// when the tape records, into the gradients of `gradient_scale · sum` on the spot. hidden [N, D], weight [V, D], labels int64 [N] in [0, V) or −100;
+/// tokens without a label cost nothing. Softmax and sums in fp32 and fp64. tape.backward() then goes on from the hidden states' gradient.
+LossSum linear_cross_entropy(Tape& tape, const Variable& hidden_ND, Parameter& weight, const LogitsOptions& options, const at::Tensor& labels_N,
+                             double gradient_scale);
+
+/// The logits themselves, [N, V] in fp32 (fp64 for fp64 weights): for generation and for comparing with goldens. Not recorded.
+at::Tensor logits(const at::Tensor& hidden_ND, const Parameter& weight, const LogitsOptions& options);
+
+}  // namespace tessera::ops
