@@ -22,6 +22,10 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(tessera_options INTERFACE -fpch-preprocess -Wno-restrict -Wno-dangling-pointer -Wno-maybe-uninitialized
                                                    -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread)
 endif()
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  # Clang reports libstdc++ 12's own use of std::get_temporary_buffer in std::stable_sort.
+  target_compile_options(tessera_options INTERFACE -Wno-deprecated-declarations)
+endif()
 target_include_directories(tessera_options INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>)
 if(TESSERA_SANITIZE)
   add_compile_options(-fsanitize=${TESSERA_SANITIZE} -fno-omit-frame-pointer -g1)
