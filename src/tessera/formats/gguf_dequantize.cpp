@@ -15,7 +15,6 @@ namespace {
 using Byte = std::uint8_t;
 
 constexpr std::size_t kSmallBlock = 32;
-constexpr std::size_t kSuperBlock = 256;
 
 float half_at(const Byte* bytes) {
   std::uint16_t bits;
