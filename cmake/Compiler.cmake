@@ -11,20 +11,18 @@ if(LLD_PROGRAM AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND EXISTS /usr/bin/ld.l
   add_link_options(-fuse-ld=lld)
 endif()
 
-# Everywhere, so that one precompiled header serves all. At run time the libgomp of the libtorch wheel serves the whole process.
-find_package(OpenMP REQUIRED COMPONENTS CXX)
-
 add_library(tessera_options INTERFACE)
+# OpenMP everywhere, so that one precompiled header serves all. At run time the libgomp of the libtorch wheel serves the whole process.
 target_link_libraries(tessera_options INTERFACE OpenMP::OpenMP_CXX)
-target_compile_options(tessera_options INTERFACE -Wall -Wextra -Wpedantic -Werror -Wno-unused-parameter)
+target_compile_options(tessera_options INTERFACE $<BUILD_INTERFACE:-Wall;-Wextra;-Wpedantic;-Werror;-Wno-unused-parameter>)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # GCC 12 reports these falsely inside libstdc++ at -O2 and above.
-  target_compile_options(tessera_options INTERFACE -fpch-preprocess -Wno-restrict -Wno-dangling-pointer -Wno-maybe-uninitialized
-                                                   -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread)
+  target_compile_options(tessera_options INTERFACE $<BUILD_INTERFACE:-fpch-preprocess;-Wno-restrict;-Wno-dangling-pointer;-Wno-maybe-uninitialized>
+                                                   $<BUILD_INTERFACE:-Wno-array-bounds;-Wno-stringop-overflow;-Wno-stringop-overread>)
 endif()
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   # Clang reports libstdc++ 12's own use of std::get_temporary_buffer in std::stable_sort.
-  target_compile_options(tessera_options INTERFACE -Wno-deprecated-declarations)
+  target_compile_options(tessera_options INTERFACE $<BUILD_INTERFACE:-Wno-deprecated-declarations>)
 endif()
 target_include_directories(tessera_options INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>)
 if(TESSERA_SANITIZE)

@@ -1,5 +1,6 @@
-# Libraries from the distribution; scripts/setup lists the packages and what each is for.
+# Libraries from the distribution; scripts/setup lists the packages and what each is for. Also part of the installed CMake package.
 find_package(Threads REQUIRED)
+find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(fmt REQUIRED)
 find_package(spdlog REQUIRED)
 find_package(nlohmann_json REQUIRED)
