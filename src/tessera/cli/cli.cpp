@@ -18,7 +18,7 @@ namespace {
 constexpr int kFailed = 1;
 constexpr int kMendable = 2;
 
-std::vector<Command> add_commands(CLI::App& program) { return {add_tokenize(program)}; }
+std::vector<Command> add_commands(CLI::App& program) { return {add_inspect(program), add_tokenize(program)}; }
 
 void describe(CLI::App& program) {
   program.require_subcommand(0, 1);
@@ -108,6 +108,11 @@ int out_of_memory(std::string_view detail) {
 bool is_out_of_memory(std::string_view message) { return message.find("can't allocate memory") != std::string_view::npos; }
 
 }  // namespace
+
+std::vector<std::string> command_names() {
+  CLI::App program;
+  return names_of(add_commands(program));
+}
 
 int run(std::vector<std::string> arguments) {
   try {

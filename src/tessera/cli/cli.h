@@ -16,7 +16,11 @@ struct Command {
 };
 
 /// Each adds one subcommand to `program`.
+Command add_inspect(CLI::App& program);
 Command add_tokenize(CLI::App& program);
+
+/// The names of all subcommands.
+std::vector<std::string> command_names();
 
 /// Runs the program on its arguments (without its own name) and returns the exit status: 0 done, 1 something failed at run time, 2 something the
 /// user can mend. Prints every error in the form of core/error.h; never throws.
