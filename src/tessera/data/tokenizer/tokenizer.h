@@ -33,7 +33,8 @@ class Tokenizer {
   /// Token ids of UTF-8 `text` (invalid bytes count as U+FFFD). Special tokens spelled in the text become their ids; `add_special_tokens` also puts
   /// the tokenizer's own BOS/EOS and the like around it (the post-processor of tokenizer.json).
   std::vector<TokenId> encode(std::string_view text, bool add_special_tokens) const;
-  /// The text of `ids`, always valid UTF-8: bytes of unfinished characters come out as U+FFFD. UserError on an id outside the vocabulary.
+  /// The text of `ids`, always valid UTF-8: bytes of unfinished characters come out as U+FFFD. Ids without a token (an embedding may have more rows
+  /// than the vocabulary) add nothing.
   std::string decode(std::span<const TokenId> ids, bool skip_special_tokens) const;
 
   /// One more than the largest id, added tokens included. A model's embedding may have more rows.
@@ -42,6 +43,8 @@ class Tokenizer {
   std::optional<std::string> token(TokenId id) const;
   std::optional<TokenId> id(std::string_view token) const;
   bool is_special(TokenId id) const;
+  /// Whether the token is one byte of a character, as SentencePiece spells those that have no token ("<0x0A>").
+  bool continues_character(TokenId id) const;
 
   const SpecialTokens& special_tokens() const;
   /// Every id that ends a generation: `eos` and what generation_config.json, config.json or GGUF add (end-of-turn tokens). Sorted, no doubles.
@@ -68,8 +71,9 @@ class IncrementalDecoder {
  private:
   Tokenizer tokenizer_;
   bool skip_special_tokens_;
-  std::vector<TokenId> window_;  ///< ids whose text may still change
-  std::size_t emitted_ = 0;      ///< bytes of the window's text already returned
+  std::vector<TokenId> window_;  ///< ids already told, for context, and those whose text is held back
+  std::size_t num_context_ = 0;  ///< of the first kind
+  std::size_t emitted_ = 0;      ///< bytes of the text of the first kind
 };
 
 /// Reads a tokenizer from
@@ -79,9 +83,9 @@ class IncrementalDecoder {
 /// UserError when there is none, when it is broken, or when it uses something that is not supported (named).
 Tokenizer load_tokenizer(const std::filesystem::path& path);
 
-/// Writes tokenizer.json, tokenizer_config.json, special_tokens_map.json (and chat_template.jinja when there is a template) into a directory that exists, so that
-/// `load_tokenizer` and Hugging Face transformers read the same tokenizer back, wherever it came from.
-/// `model_max_length` is the model's context length; 0 leaves it out.
+/// Writes tokenizer.json, tokenizer_config.json, special_tokens_map.json (and chat_template.jinja when there is a template) into a directory that
+/// exists, so that `load_tokenizer` and Hugging Face transformers read the same tokenizer back, wherever it came from. `model_max_length` is the
+/// model's context length; 0 leaves it out.
 void save_tokenizer(const Tokenizer& tokenizer, const std::filesystem::path& directory, std::size_t model_max_length);
 
 }  // namespace tessera::data

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+/// UTF-8 and the Unicode properties tokenizers ask for. Properties and normalization forms are those of the ICU Tessera is built with.
+namespace tessera::data {
+
+/// One character and its length in bytes.
+struct CodePoint {
+  char32_t value;
+  std::size_t num_bytes;
+};
+
+/// The character at `position`; the text must be valid UTF-8 and the position a character's start.
+CodePoint code_point_at(std::string_view text, std::size_t position);
+void append_utf8(std::string& text, char32_t value);
+/// Valid UTF-8: every maximal invalid part becomes one U+FFFD, as in the Unicode standard's recommended practice.
+std::string replace_invalid_utf8(std::string_view bytes);
+
+enum class NormalizationForm { nfc, nfd, nfkc, nfkd };
+std::string normalize(std::string_view text, NormalizationForm form);
+/// Full lower case of every character by itself (no context, root locale).
+std::string lowercase(std::string_view text);
+
+bool is_white_space(char32_t value);        ///< property White_Space
+bool is_numeric(char32_t value);            ///< category N
+bool is_punctuation(char32_t value);        ///< category P, or ASCII punctuation and symbols
+bool is_other(char32_t value);              ///< category C: control, format, unassigned, private use
+bool is_nonspacing_mark(char32_t value);    ///< category Mn
+bool is_mark(char32_t value);               ///< category M
+bool is_word_character(char32_t value);     ///< what \w matches: Alphabetic, M, Nd, Pc
+bool is_chinese_character(char32_t value);  ///< the CJK ideograph blocks, as BERT lists them
+/// Where user-perceived characters (extended grapheme clusters) end, in bytes; the last entry is the text's size.
+std::vector<std::size_t> grapheme_ends(std::string_view text);
+/// The script, with Hiragana, Katakana and the prolonged sound mark counted as Han; -1 for the space, which fits any.
+int script_of(char32_t value);
+
+}  // namespace tessera::data
