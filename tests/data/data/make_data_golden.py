@@ -49,8 +49,9 @@ def make_tokenizer(name, with_bos_eos):
             single="<|begin|> $A <|end|>", pair="<|begin|> $A $B <|end|>", special_tokens=[("<|begin|>", 0), ("<|end|>", 1)]
         )
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, bos_token="<|begin|>", eos_token="<|end|>", pad_token="<|end|>")
-    # The attribute that AutoModel asks; a plain fast tokenizer has it only when its class does.
+    # The attribute that AutoModel asks; setting one of them rewrites the post-processor, so that both are set.
     tokenizer.add_bos_token = with_bos_eos
+    tokenizer.add_eos_token = with_bos_eos
     if not with_bos_eos:
         tokenizer.chat_template = CHAT_TEMPLATE
     (HERE / name).mkdir(exist_ok=True)

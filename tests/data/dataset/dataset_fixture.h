@@ -4,6 +4,8 @@
 
 #include "support/support.h"
 #include "tessera/data/dataset/context.h"
+#include "tessera/data/tokenizer/definition.h"
+#include "tessera/data/tokenizer/tokenizer_json.h"
 
 namespace tessera::data::test {
 
@@ -18,8 +20,15 @@ inline std::string render_chatml(const OrderedJson& messages) {
   return text;
 }
 
-/// The small byte-level tokenizer of the tests: no special tokens of its own accord, <|end|> ends a text.
-inline DatasetContext small_context() { return {.tokenizer = load_tokenizer(test_data("data/tokenizer")), .num_threads = 2}; }
+/// One of the byte-level tokenizers of tests/data/data.
+inline Tokenizer small_tokenizer(const std::string& name) {
+  TokenizerDefinition definition = parse_tokenizer_json(read_file(test_data("data/" + name + "/tokenizer.json")), name);
+  definition.special_tokens = {.bos = 0, .eos = 1, .pad = 1, .unk = std::nullopt};
+  return Tokenizer(std::move(definition));
+}
+
+/// A tokenizer that adds nothing of its own accord; <|end|> ends a text.
+inline DatasetContext small_context() { return {.tokenizer = small_tokenizer("tokenizer"), .num_threads = 2}; }
 
 inline std::string text_of(const DatasetContext& context, const std::vector<std::int64_t>& ids) {
   return context.tokenizer.decode(std::vector<TokenId>(ids.begin(), ids.end()), false);
