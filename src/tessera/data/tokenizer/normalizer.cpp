@@ -67,10 +67,9 @@ std::string run_step(const NmtNormalizer&, std::string_view text) {
 
 std::string clean_text(std::string_view text) {
   return map_characters(text, [](char32_t value, std::string_view character, std::string& result) {
-    if (value == '\t' || value == '\n' || value == '\r' || is_white_space(value))
-      result.push_back(' ');
-    else if (value != 0 && value != 0xFFFD && !is_other(value))
-      result.append(character);
+    const bool line_or_tab = value == '\t' || value == '\n' || value == '\r';
+    if (!line_or_tab && (value == 0 || value == 0xFFFD || is_control_or_format(value))) return;
+    result.append(line_or_tab || is_white_space(value) ? std::string_view(" ") : character);
   });
 }
 

@@ -56,6 +56,13 @@ bool is_certainly_normal(std::string_view text, NormalizationForm form) {
 
 int category_mask(char32_t value) { return static_cast<int>(U_MASK(u_charType(static_cast<UChar32>(value)))); }
 
+/// The `tokenizers` library takes these three classes from tables of Unicode 8; characters assigned later belong to none.
+bool is_of_unicode_8(char32_t value) {
+  UVersionInfo age = {};
+  u_charAge(static_cast<UChar32>(value), age);
+  return age[0] != 0 && age[0] <= 8;
+}
+
 }  // namespace
 
 CodePoint code_point_at(std::string_view text, std::size_t position) {
@@ -130,12 +137,15 @@ bool is_numeric(char32_t value) { return (category_mask(value) & static_cast<int
 bool is_punctuation(char32_t value) {
   if (value < 0x80)
     return (value >= 33 && value <= 47) || (value >= 58 && value <= 64) || (value >= 91 && value <= 96) || (value >= 123 && value <= 126);
-  return (category_mask(value) & static_cast<int>(U_GC_P_MASK)) != 0;
+  return (category_mask(value) & static_cast<int>(U_GC_P_MASK)) != 0 && is_of_unicode_8(value);
 }
 
-bool is_other(char32_t value) { return (category_mask(value) & static_cast<int>(U_GC_C_MASK)) != 0; }
-bool is_nonspacing_mark(char32_t value) { return u_charType(static_cast<UChar32>(value)) == U_NON_SPACING_MARK; }
+bool is_control_or_format(char32_t value) {
+  constexpr int kMask = static_cast<int>(U_GC_CC_MASK | U_GC_CF_MASK | U_GC_CS_MASK | U_GC_CO_MASK);
+  return (category_mask(value) & kMask) != 0 && is_of_unicode_8(value);
+}
 
+bool is_nonspacing_mark(char32_t value) { return u_charType(static_cast<UChar32>(value)) == U_NON_SPACING_MARK && is_of_unicode_8(value); }
 bool is_mark(char32_t value) { return (category_mask(value) & static_cast<int>(U_GC_M_MASK)) != 0; }
 
 bool is_word_character(char32_t value) {
