@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <numeric>
 
 namespace tessera {
@@ -59,7 +60,7 @@ std::string human_count(double count) {
 }
 
 std::string human_duration(double seconds) {
-  const auto total = static_cast<long>(seconds + 0.5);
+  const auto total = std::lround(seconds);
   if (total < 60) return fmt::format("{:.1f} s", seconds);
   if (total < 3600) return fmt::format("{} min {:02} s", total / 60, total % 60);
   return fmt::format("{} h {:02} min", total / 3600, total % 3600 / 60);
