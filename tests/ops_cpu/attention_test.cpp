@@ -38,7 +38,8 @@ bool visible(const AttentionShape& s, std::int64_t b, std::int64_t t, std::int64
 double keep_factor(const AttentionShape& s, std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t k) {
   if (s.dropout == 0.0f) return 1.0;
   const auto sample = static_cast<std::uint64_t>(s.samples != nullptr ? s.samples[b] : b);
-  const std::uint64_t row = dropout_row_key(s.dropout_key, sample, static_cast<std::uint64_t>(s.head_start + h), static_cast<std::uint64_t>(s.query_start + t));
+  const std::uint64_t row =
+      dropout_row_key(s.dropout_key, sample, static_cast<std::uint64_t>(s.head_start + h), static_cast<std::uint64_t>(s.query_start + t));
   const bool kept = dropout_word(row, static_cast<std::uint32_t>(s.key_start + k)) >= dropout_threshold(s.dropout);
   return kept ? 1.0 / (1.0 - static_cast<double>(s.dropout)) : 0.0;
 }
@@ -154,9 +155,10 @@ struct Computed {
 template <class T, class O = T>
 Computed<T, O> compute(const Problem& p, const Reference& r, Isa isa) {
   const AttentionShape& s = p.shape;
-  Computed<T, O> c{Array<O>(static_cast<std::int64_t>(r.output.size()), kNan),         Array<float>(static_cast<std::int64_t>(r.lse.size()), kNan),
-                   Array<O>(static_cast<std::int64_t>(r.query_gradient.size()), kNan), Array<O>(static_cast<std::int64_t>(r.key_gradient.size()), kNan),
-                   Array<O>(static_cast<std::int64_t>(r.value_gradient.size()), kNan), Array<float>(s.heads)};
+  Computed<T, O> c{
+      Array<O>(static_cast<std::int64_t>(r.output.size()), kNan),         Array<float>(static_cast<std::int64_t>(r.lse.size()), kNan),
+      Array<O>(static_cast<std::int64_t>(r.query_gradient.size()), kNan), Array<O>(static_cast<std::int64_t>(r.key_gradient.size()), kNan),
+      Array<O>(static_cast<std::int64_t>(r.value_gradient.size()), kNan), Array<float>(s.heads)};
   const Array<T> query(p.query), key(p.key), value(p.value), dout(p.output_gradient);
   const HeadStrides q = dense(s.query_length, s.heads, s.head_dim), k = dense(s.key_length, s.key_heads, s.head_dim),
                     v = dense(s.key_length, s.key_heads, s.value_dim), o = dense(s.query_length, s.heads, s.value_dim);
@@ -290,7 +292,8 @@ TEST(Attention, MixedOutputKeepsFullPrecision) {
 
 TEST(Attention, EmptyShapesAreFine) {
   Problem p;
-  for (const auto& shape : {shape_of(0, 5, 5, 2, 1, 8, 8), shape_of(1, 0, 5, 2, 1, 8, 8), shape_of(1, 5, 0, 2, 1, 8, 8), shape_of(1, 1, 1, 1, 1, 1, 1)}) {
+  for (const auto& shape :
+       {shape_of(0, 5, 5, 2, 1, 8, 8), shape_of(1, 0, 5, 2, 1, 8, 8), shape_of(1, 5, 0, 2, 1, 8, 8), shape_of(1, 1, 1, 1, 1, 1, 1)}) {
     p.shape = shape;
     fill<float>(p, 10);
     check<float>(p);
@@ -319,7 +322,7 @@ TEST(Attention, ReferenceAgreesWithNumericDifferentiation) {
   p.shape.dropout = 0.2f;
   fill<float>(p, 12);
   const Reference r = reference_of(p);
-  const auto agrees = [&](std::vector<double> Problem::*input, const std::vector<double>& gradient) {
+  const auto agrees = [&](std::vector<double> Problem::* input, const std::vector<double>& gradient) {
     const auto numeric = numeric_gradient(p.*input, [&](const std::vector<double>& x) {
       Problem moved = p;
       moved.*input = x;
@@ -382,7 +385,9 @@ TEST(Attention, RepeatableAndSplitOverThreads) {
   omp_set_num_threads(threads);
   expect_close(first.key_gradient, r.key_gradient, 5e-6, "key gradient");
   expect_close(first.value_gradient, r.value_gradient, 5e-6, "value gradient");
-  const auto bytes = [](const Array<float>& a) { return std::string(reinterpret_cast<const char*>(a.data()), static_cast<std::size_t>(a.size()) * 4); };
+  const auto bytes = [](const Array<float>& a) {
+    return std::string(reinterpret_cast<const char*>(a.data()), static_cast<std::size_t>(a.size()) * 4);
+  };
   EXPECT_EQ(bytes(first.output), bytes(second.output));
   EXPECT_EQ(bytes(first.query_gradient), bytes(second.query_gradient));
   EXPECT_EQ(bytes(first.key_gradient), bytes(second.key_gradient));

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <limits>
 #include <random>
@@ -41,6 +42,7 @@ class Array {
   const T* data() const { return storage_.data() + 1; }
   std::int64_t size() const { return static_cast<std::int64_t>(storage_.size()) - 1; }
   T& operator[](std::int64_t i) { return data()[i]; }
+  const T& operator[](std::int64_t i) const { return data()[i]; }
   double at(std::int64_t i) const { return to_double(data()[i]); }
   /// The values as stored: what a reference must start from.
   std::vector<double> values() const {

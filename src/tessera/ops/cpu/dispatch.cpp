@@ -13,12 +13,12 @@
 #include "tessera/ops/cpu/thin_gemm.h"
 
 #ifdef TESSERA_X86_KERNELS
-#define TESSERA_DECLARE(...)                                                        \
-  template <>                                                                       \
-  void Kernel<Isa::Baseline, __VA_ARGS__>::run(const __VA_ARGS__& args);            \
-  template <>                                                                       \
-  void Kernel<Isa::Avx2, __VA_ARGS__>::run(const __VA_ARGS__& args);                \
-  template <>                                                                       \
+#define TESSERA_DECLARE(...)                                             \
+  template <>                                                            \
+  void Kernel<Isa::Baseline, __VA_ARGS__>::run(const __VA_ARGS__& args); \
+  template <>                                                            \
+  void Kernel<Isa::Avx2, __VA_ARGS__>::run(const __VA_ARGS__& args);     \
+  template <>                                                            \
   void Kernel<Isa::Avx512, __VA_ARGS__>::run(const __VA_ARGS__& args);
 #else
 #define TESSERA_DECLARE(...) \
@@ -52,15 +52,15 @@ void dispatch(const Args& args, Isa isa) {
   template void function(const Args<bfloat16>&, Isa);
 
 /// The same with two, for the pairs (float, float), (bfloat16, bfloat16) and one mixed pair.
-#define TESSERA_PUBLIC_PAIRS(function, Args, First, Second)  \
-  TESSERA_DECLARE(Args<float, float>)                        \
-  TESSERA_DECLARE(Args<bfloat16, bfloat16>)                  \
-  TESSERA_DECLARE(Args<First, Second>)                       \
-  template <class T, class U>                                \
-  void function(const Args<T, U>& args, Isa isa) {           \
-    dispatch(args, isa);                                     \
-  }                                                          \
-  template void function(const Args<float, float>&, Isa);    \
+#define TESSERA_PUBLIC_PAIRS(function, Args, First, Second)     \
+  TESSERA_DECLARE(Args<float, float>)                           \
+  TESSERA_DECLARE(Args<bfloat16, bfloat16>)                     \
+  TESSERA_DECLARE(Args<First, Second>)                          \
+  template <class T, class U>                                   \
+  void function(const Args<T, U>& args, Isa isa) {              \
+    dispatch(args, isa);                                        \
+  }                                                             \
+  template void function(const Args<float, float>&, Isa);       \
   template void function(const Args<bfloat16, bfloat16>&, Isa); \
   template void function(const Args<First, Second>&, Isa);
 

@@ -13,8 +13,8 @@ struct Kernel {
 }  // namespace tessera::ops::cpu
 
 /// At the end of a file in kernels/: `function(args)` is what Kernel<this instruction set, Args> runs.
-#define TESSERA_KERNEL(function, ...)                               \
-  template <>                                                       \
+#define TESSERA_KERNEL(function, ...)                                               \
+  template <>                                                                       \
   void Kernel<Isa::TESSERA_KERNEL_ISA, __VA_ARGS__>::run(const __VA_ARGS__& args) { \
-    TESSERA_KERNEL_ISA::function(args);                             \
+    TESSERA_KERNEL_ISA::function(args);                                             \
   }

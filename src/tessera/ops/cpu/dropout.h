@@ -29,7 +29,9 @@ namespace tessera::ops::cpu {
   return x ^ (x >> 16);
 }
 /// An element is kept when dropout_word(...) >= dropout_threshold(probability), and is then multiplied by 1 / (1 - probability).
-[[gnu::always_inline]] inline std::uint32_t dropout_threshold(float probability) { return static_cast<std::uint32_t>(static_cast<double>(probability) * 4294967296.0); }
+[[gnu::always_inline]] inline std::uint32_t dropout_threshold(float probability) {
+  return static_cast<std::uint32_t>(static_cast<double>(probability) * 4294967296.0);
+}
 
 /// output = residual + dropout(input); residual may be null; outputs may coincide with inputs. Row r's mask is that of row_keys[r].
 /// The backward pass of the input is this with residual null and input = output_gradient. 0 <= probability < 1.

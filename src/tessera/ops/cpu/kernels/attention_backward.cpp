@@ -90,7 +90,8 @@ void start_tile(const AttentionBackward<T, G>& args, const QueryTile& tile, cons
       buffers.lse[row + t] = lse[t] == -kInfinity ? kInfinity : lse[t];
       buffers.delta[row + t] = dot(dout + t * args.output_gradient_strides.token, out + t * args.output_strides.token, shape.value_dim);
       if (shape.sinks == nullptr || args.sink_gradient == nullptr) continue;
-      gradients.sinks[h - tile.key_head * (shape.heads / shape.key_heads)] -= std::exp(shape.sinks[h] - buffers.lse[row + t]) * buffers.delta[row + t];
+      gradients.sinks[h - tile.key_head * (shape.heads / shape.key_heads)] -=
+          std::exp(shape.sinks[h] - buffers.lse[row + t]) * buffers.delta[row + t];
     }
   }
   std::memset(buffers.query_gradient, 0, static_cast<std::size_t>(tile.heads * tile.tokens * padded(shape.head_dim)) * sizeof(float));

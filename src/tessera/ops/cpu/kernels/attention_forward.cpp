@@ -11,13 +11,13 @@ namespace TESSERA_KERNEL_ISA {
 
 /// One thread's memory: views into one allocation.
 struct ForwardBuffers {
-  float* query;       // [rows, padded C], times scale
-  float* output;      // [rows, padded value_dim]
-  float* maximum;     // [rows]
-  float* sums;        // [rows, kLanes]
-  float* keys;        // [C, kKeyTile]: transposed
-  float* values;      // [kKeyTile, padded value_dim]
-  float* logits;      // [kMicroRows, kKeyTile]
+  float* query;    // [rows, padded C], times scale
+  float* output;   // [rows, padded value_dim]
+  float* maximum;  // [rows]
+  float* sums;     // [rows, kLanes]
+  float* keys;     // [C, kKeyTile]: transposed
+  float* values;   // [kKeyTile, padded value_dim]
+  float* logits;   // [kMicroRows, kKeyTile]
 
   static std::int64_t size(const AttentionShape& shape) {
     const std::int64_t per_row = padded(shape.head_dim) + padded(shape.value_dim) + kLanes + kLanes;

@@ -12,8 +12,8 @@
 namespace tessera::ops::cpu::TESSERA_KERNEL_ISA {
 
 inline constexpr std::int64_t kKeyTile = 64;
-inline constexpr std::int64_t kMostTokens = 128;     // of a query tile
-inline constexpr std::int64_t kMostTileRows = 256;   // (heads of one key head) × tokens of a query tile
+inline constexpr std::int64_t kMostTokens = 128;    // of a query tile
+inline constexpr std::int64_t kMostTileRows = 256;  // (heads of one key head) × tokens of a query tile
 inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 inline std::int64_t smaller(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
@@ -164,7 +164,8 @@ inline void pack_transposed(const T* source, std::int64_t source_stride, std::in
   const std::int64_t whole_rows = rows / 4 * 4;
   const std::int64_t whole_width = width / 4 * 4;
   for (std::int64_t i = 0; i < whole_rows; i += 4) {
-    for (std::int64_t c = 0; c < whole_width; c += 4) transpose_4x4(source + i * source_stride + c, source_stride, target + c * kKeyTile + i, kKeyTile);
+    for (std::int64_t c = 0; c < whole_width; c += 4)
+      transpose_4x4(source + i * source_stride + c, source_stride, target + c * kKeyTile + i, kKeyTile);
   }
   for (std::int64_t i = 0; i < rows; ++i) {
     for (std::int64_t c = i < whole_rows ? whole_width : 0; c < width; ++c) target[c * kKeyTile + i] = to_float(source[i * source_stride + c]);

@@ -51,7 +51,8 @@ void decode_logits(const DecodeAttention<T>& args, const float* query, const T* 
 }
 
 template <class T>
-void decode_span_of_head(const DecodeAttention<T>& args, std::int64_t b, std::int64_t key_head, std::int64_t head, KeyRange keys, PartialResult result) {
+void decode_span_of_head(const DecodeAttention<T>& args, std::int64_t b, std::int64_t key_head, std::int64_t head, KeyRange keys,
+                         PartialResult result) {
   Scratch query(padded(args.head_dim));
   pack_rows(args.query + b * args.query_strides.batch + head * args.query_strides.head, 0, 1, args.head_dim, args.scale, query.data());
   float logits[kSpan];
@@ -73,9 +74,8 @@ void decode_span_of_head(const DecodeAttention<T>& args, std::int64_t b, std::in
   std::memset(result.output, 0, static_cast<std::size_t>(padded(args.value_dim)) * sizeof(float));
   for (std::int64_t k = 0; k < count; ++k) {
     const T* value = values + k * args.value_strides.token;
-    for_vectors(args.value_dim, [&](std::int64_t c, auto lanes) {
-      store(result.output + c, load(result.output + c) + load(value + c, lanes) * logits[k]);
-    });
+    for_vectors(args.value_dim,
+                [&](std::int64_t c, auto lanes) { store(result.output + c, load(result.output + c) + load(value + c, lanes) * logits[k]); });
   }
 }
 
@@ -95,7 +95,8 @@ void combine_spans(const DecodePlan<T>& plan, std::int64_t b, std::int64_t head,
   std::memset(output.data(), 0, static_cast<std::size_t>(padded(args.value_dim)) * sizeof(float));
   for (std::int64_t span = 0; span < spans; ++span) {
     const PartialResult part = plan.partial(b, key_head, span, head % plan.group);
-    const float weight = *part.maximum == -kInfinity && *part.total == 0.0f ? 0.0f : std::exp((*part.maximum == -kInfinity ? 0.0f : *part.maximum) - shift);
+    const float weight =
+        *part.maximum == -kInfinity && *part.total == 0.0f ? 0.0f : std::exp((*part.maximum == -kInfinity ? 0.0f : *part.maximum) - shift);
     total += *part.total * weight;
     for (std::int64_t c = 0; c < args.value_dim; c += kLanes) store(output.data() + c, load(output.data() + c) + load(part.output + c) * weight);
   }

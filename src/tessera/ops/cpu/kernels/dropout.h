@@ -8,8 +8,7 @@ namespace tessera::ops::cpu::TESSERA_KERNEL_ISA {
 /// dropout.h's mask, a vector of consecutive elements at a time.
 class DropoutMask {
  public:
-  explicit DropoutMask(float probability)
-      : threshold_(dropout_threshold(probability)), scale_(1.0f / (1.0f - probability)) {}
+  explicit DropoutMask(float probability) : threshold_(dropout_threshold(probability)), scale_(1.0f / (1.0f - probability)) {}
   /// value / (1 - probability) where kept, 0 elsewhere.
   Vec apply(Vec value, std::uint64_t row_key, std::uint32_t first_element) const {
     return (words(row_key, first_element) >= threshold_) ? value * scale_ : Vec{};

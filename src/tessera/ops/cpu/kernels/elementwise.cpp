@@ -1,5 +1,5 @@
-#include "tessera/ops/cpu/dispatch.h"
 #include "tessera/ops/cpu/arguments.h"
+#include "tessera/ops/cpu/dispatch.h"
 #include "tessera/ops/cpu/kernels/row_blocks.h"
 
 namespace tessera::ops::cpu {

@@ -35,9 +35,8 @@ void embedding_backward_kernel(const EmbeddingBackward<T>& args) {
       if (id < first || id >= last || args.ids[token] == args.padding_id) continue;
       const T* source = args.output_gradient + token * args.width;
       float* target = args.table_gradient + id * args.width;
-      for_vectors(args.width, [&](std::int64_t c, auto lanes) {
-        store(target + c, load(target + c, lanes) + load(source + c, lanes) * args.scale, lanes);
-      });
+      for_vectors(args.width,
+                  [&](std::int64_t c, auto lanes) { store(target + c, load(target + c, lanes) + load(source + c, lanes) * args.scale, lanes); });
     }
   });
 }

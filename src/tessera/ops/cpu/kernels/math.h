@@ -66,7 +66,7 @@ inline Vec erf(Vec x) {
   // erf(x)/x on |x| <= 1: 1.7e-7
   constexpr float kNear[] = {1.12837917f, -0.376126269f, 0.112835975f, -0.026854329f, 0.005189312f, -0.00080188550f, 7.88249712e-5f};
   // -log(erfc(x)) on [1, 4]; past 3.93 erf rounds to 1: 7.8e-8
-  constexpr float kFar[] = {-0.000303212969f, 1.13016668f, 0.631937094f,    0.109978245f,   -0.0263647173f,
+  constexpr float kFar[] = {-0.000303212969f, 1.13016668f,     0.631937094f,   0.109978245f,   -0.0263647173f,
                             0.00474022234f,   -0.00059276954f, 4.55906224e-5f, -1.61406160e-6f};
   const Vec bounded = select(magnitude > 4.0f, broadcast(4.0f), magnitude);
   const Vec far = 1.0f - exp_nonpositive(-polynomial(bounded, kFar));

@@ -46,7 +46,8 @@ template <class T>
 void rms_norm_row(const RmsNormForward<T>& args, std::int64_t row, std::int64_t group) {
   const std::int64_t offset = row * args.input_layout.row_stride + group * args.input_layout.group_stride;
   const bool has_residual = args.residual != nullptr;
-  const T* x = add_residual(args.input + offset, has_residual ? args.residual + offset : nullptr, has_residual ? args.sum + offset : nullptr, args.width);
+  const T* x =
+      add_residual(args.input + offset, has_residual ? args.residual + offset : nullptr, has_residual ? args.sum + offset : nullptr, args.width);
   const float rstd = 1.0f / std::sqrt(sum_of_row_squares(x, args.width) / static_cast<float>(args.width) + args.epsilon);
   if (args.rstd != nullptr) args.rstd[row * args.groups + group] = rstd;
   T* y = args.output + row * args.output_layout.row_stride + group * args.output_layout.group_stride;
@@ -121,7 +122,8 @@ template <class T>
 void layer_norm_row(const LayerNormForward<T>& args, std::int64_t row) {
   const std::int64_t offset = row * args.input_stride;
   const bool has_residual = args.residual != nullptr;
-  const T* x = add_residual(args.input + offset, has_residual ? args.residual + offset : nullptr, has_residual ? args.sum + offset : nullptr, args.width);
+  const T* x =
+      add_residual(args.input + offset, has_residual ? args.residual + offset : nullptr, has_residual ? args.sum + offset : nullptr, args.width);
   const Moments moments = moments_of_row(x, args.width, args.epsilon);
   if (args.mean != nullptr) args.mean[row] = moments.mean;
   if (args.rstd != nullptr) args.rstd[row] = moments.rstd;
@@ -159,7 +161,8 @@ void layer_norm_backward_row(const LayerNormBackward<T>& args, std::int64_t row,
   if (args.input_gradient == nullptr) return;
   const float width = static_cast<float>(args.width);
   const float mean_gradient = row_sum(args.width, scaled_gradient) / width;
-  const float mean_product = row_sum(args.width, [&](std::int64_t c, auto lanes) { return scaled_gradient(c, lanes) * normalised(c, lanes); }) / width;
+  const float mean_product =
+      row_sum(args.width, [&](std::int64_t c, auto lanes) { return scaled_gradient(c, lanes) * normalised(c, lanes); }) / width;
   T* dx = args.input_gradient + row * args.input_gradient_stride;
   const T* residual = args.residual_gradient == nullptr ? nullptr : args.residual_gradient + row * args.input_gradient_stride;
   for_vectors(args.width, [&](std::int64_t c, auto lanes) {

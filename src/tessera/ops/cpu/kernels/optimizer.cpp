@@ -11,9 +11,9 @@ namespace TESSERA_KERNEL_ISA {
 /// The step's constants, rounded to fp32 once.
 struct AdamConstants {
   float gradient_scale;
-  float coupled_decay;   // added to the gradient, times p
+  float coupled_decay;    // added to the gradient, times p
   float decoupled_decay;  // taken from p, times p
-  float first_rate;      // 1 - beta1
+  float first_rate;       // 1 - beta1
   float beta2;
   float second_rate;  // 1 - beta2
   float step_size;    // lr / (1 - beta1^step)
@@ -37,8 +37,8 @@ AdamConstants adam_constants(const AdamStep& args) {
 }
 
 // A plain loop: the compiler vectorises it, the square root included.
-void adam_range(const AdamConstants& c, std::int64_t size, float* __restrict parameter, float* __restrict first_moment, float* __restrict second_moment,
-                const float* __restrict gradient) {
+void adam_range(const AdamConstants& c, std::int64_t size, float* __restrict parameter, float* __restrict first_moment,
+                float* __restrict second_moment, const float* __restrict gradient) {
 #pragma omp simd
   for (std::int64_t i = 0; i < size; ++i) {
     const float p = parameter[i];

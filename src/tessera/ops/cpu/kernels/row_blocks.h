@@ -11,7 +11,9 @@ namespace tessera::ops::cpu::TESSERA_KERNEL_ISA {
 inline constexpr std::int64_t kGrain = 16384;  ///< elements below which a second thread does not pay
 
 /// Rows that one thread should at least have.
-inline std::int64_t grain_rows(std::int64_t elements_per_row) { return elements_per_row > 0 ? (kGrain + elements_per_row - 1) / elements_per_row : 1; }
+inline std::int64_t grain_rows(std::int64_t elements_per_row) {
+  return elements_per_row > 0 ? (kGrain + elements_per_row - 1) / elements_per_row : 1;
+}
 
 /// Sums over rows whose result does not depend on the number of threads: rows are cut into at most 16 blocks by their number alone, each block
 /// sums into its own zeroed row of `width` numbers, and the rows are added to `totals` in order.

@@ -6,7 +6,7 @@
 namespace tessera::ops::cpu {
 namespace TESSERA_KERNEL_ISA {
 
-constexpr std::int64_t kMostRows = 8;      // rows of x that share one pass over the weight
+constexpr std::int64_t kMostRows = 8;          // rows of x that share one pass over the weight
 constexpr std::int64_t kPrefetchBytes = 1024;  // ahead of the loads; hardware prefetchers stop at each 4 KiB page
 
 /// x as fp32 rows of `inputs` padded with zeros to whole vectors: [rows, padded].
