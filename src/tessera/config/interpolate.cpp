@@ -114,16 +114,18 @@ void interpolate(Node& node, const Environment& environment, ProblemList& proble
   for (Entry& entry : node.entries) interpolate(entry.value, environment, problems);
 }
 
-bool is_secret_key(std::string_view key) {
-  static constexpr std::string_view secret_words[] = {"password", "secret", "token", "apikey", "authorization", "auth"};
-  // Tokens of a vocabulary, and losses per token, are no secrets: eos_token, start_of_turn_token, pad_token_id, calculate_per_token_loss.
+bool is_secret(std::string_view key, const Node& value) {
+  static constexpr std::string_view secret_words[] = {"password", "secret", "apikey", "authorization", "auth"};
   static constexpr std::string_view before_token[] = {"bos", "eos", "pad", "unk", "sep", "cls", "mask", "turn", "special", "per"};
+  const bool is_number = as_double(value).has_value() || as_bool(value).has_value();
   const std::vector<std::string> words = words_of(key);
   const auto follows = [&](std::size_t i, std::string_view word) { return i + 1 < words.size() && words[i + 1] == word; };
   for (std::size_t i = 0; i < words.size(); ++i) {
     if (words[i] == "api" && follows(i, "key")) return true;
-    if (words[i] == "token" && (follows(i, "id") || (i > 0 && std::ranges::find(before_token, words[i - 1]) != std::end(before_token)))) continue;
     if (std::ranges::find(secret_words, words[i]) != std::end(secret_words)) return true;
+    if (words[i] != "token" || is_number || follows(i, "id")) continue;
+    const bool of_vocabulary = i > 0 && std::ranges::find(before_token, words[i - 1]) != std::end(before_token);
+    if (!of_vocabulary) return true;
   }
   return false;
 }

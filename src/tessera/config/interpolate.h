@@ -20,7 +20,8 @@ Environment process_environment();
 void interpolate(Node& node, const Environment& environment, ProblemList& problems);
 
 /// Whether a value under this key is hidden when printed or saved: a word of the key (split at _ - . and case) is password, secret, token,
-/// apikey, authorization or auth, or two neighbours are api key. So `hf_token` and `apiKey`, but not `tokenizer`, `eos_token_id` or `author`.
-bool is_secret_key(std::string_view key);
+/// apikey, authorization or auth, or two neighbours are api key. So `hf_token` and `apiKey`, but not `tokenizer` or `author`; tokens of a vocabulary
+/// (eos_token, pad_token_id) and numbers and booleans about tokens (token_loss_weight) are no secrets.
+bool is_secret(std::string_view key, const Node& value);
 
 }  // namespace tessera::config

@@ -78,14 +78,21 @@ class Printer {
       out_.append(static_cast<std::size_t>(indent), ' ');
       out_ += is_plain(entry.key) ? entry.key : quote(entry.key);
       out_ += ':';
-      value(entry.value, indent, secret || is_secret_key(entry.key));
+      value(entry.value, indent, secret || is_secret(entry.key, entry.value));
     }
+  }
+
+  /// A secret is shown only when nothing of it stands in the recipe: when its text is one ${…}.
+  static bool is_hidden(const Node& node) {
+    const std::string& written = node.placeholder ? *node.placeholder : node.text;
+    const bool is_placeholder = written.starts_with("${") && written.find('}') == written.size() - 1;
+    return node.is_scalar() && !is_null(node) && !is_placeholder;
   }
 
   /// What follows "key:" or "-".
   void value(const Node& node, int indent, bool secret) {
     if (is_leaf(node)) {
-      out_ += ' ' + (secret && node.is_scalar() && !is_null(node) && !node.placeholder ? std::string("\"******\"") : leaf_text(node)) + '\n';
+      out_ += ' ' + (secret && is_hidden(node) ? std::string("\"******\"") : leaf_text(node)) + '\n';
     } else if (node.is_map()) {
       out_ += '\n';
       entries(node, indent + 2, secret);

@@ -25,7 +25,7 @@ std::string shown(const Scope& scope, const Node& node) {
   if (node.is_sequence()) return "a list of " + std::to_string(node.items.size());
   if (node.kind == Node::Kind::Null) return "null";
   const std::size_t dot = scope.path.rfind('.');
-  if (is_secret_key(dot == std::string::npos ? scope.path : scope.path.substr(dot + 1)) && !node.placeholder) return "\"******\"";
+  if (is_secret(dot == std::string::npos ? scope.path : scope.path.substr(dot + 1), node) && !node.placeholder) return "\"******\"";
   std::string text = node.placeholder ? *node.placeholder : node.text;
   constexpr std::size_t longest = 60;
   if (text.size() > longest) {
@@ -196,13 +196,15 @@ void report_unknown_choice(const Scope& scope, const Node& node, std::span<const
 }
 
 void report_unknown_key(const Scope& scope, const Entry& entry, std::span<const std::string> known) {
+  // A long list helps nobody; then the suggestion has to do.
+  constexpr std::size_t longest_list = 24;
   std::string list;
   for (const std::string& name : known) {
-    if (name != "_target_") list += (list.empty() ? "" : ", ") + name;
+    if (!name.starts_with('_')) list += (list.empty() ? "" : ", ") + name;
   }
   const std::string section = scope.path.empty() ? "a recipe" : scope.path;
   scope.findings.mistakes.add({to_string(entry.position), scope.child(entry.key).path + ": unknown key",
-                               section + " has " + (list.empty() ? "no keys" : list), did_you_mean(entry.key, known)});
+                               known.size() <= longest_list ? section + " has " + list : "", did_you_mean(entry.key, known)});
 }
 
 const Target* read_target(const Scope& scope, const Node& node, TargetKind kind) {
@@ -218,11 +220,11 @@ const Target* read_target(const Scope& scope, const Node& node, TargetKind kind)
     const std::vector<std::string> near = nearest_targets(kind, name->text);
     std::string list;
     for (const std::string& candidate : near) list += (list.empty() ? "" : ", ") + candidate;
-    at.mistake(*name, "unknown " + std::string(to_string(kind)) + " " + shown(at, *name), "targets are looked up in a table; Tessera runs no Python",
-               list.empty() ? "" : "did you mean " + list + "?");
+    at.mistake(*name, "unknown " + std::string(to_string(kind)) + " \"" + name->text + "\"",
+               "targets are looked up in a table; Tessera runs no Python", list.empty() ? "" : "did you mean " + list + "?");
     return nullptr;
   }
-  if (target->support != Support::Supported) at.unsupported(*name, shown(at, *name), target->support, std::string(target->reason));
+  if (target->support != Support::Supported) at.unsupported(*name, "\"" + name->text + "\"", target->support, std::string(target->reason));
   return target;
 }
 

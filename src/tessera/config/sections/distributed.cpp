@@ -156,6 +156,14 @@ Key<D> in(Options D::* options, Key<Options> key) {
   return {key.name, [=](const Scope& scope, const Node& node, D& section) { key.read(scope, node, section.*options); }};
 }
 
+/// A key of fsdp2 that recipes keep at its neutral value when they switch strategies; anything else is a mistake.
+Key<D> only_with_fsdp2(std::string name, Type type, std::string rule) {
+  return {std::move(name), [type, rule = std::move(rule)](const Scope& scope, const Node& node, D&) {
+            if (!check_type(scope, node, type) || is_null(node) || as_bool(node) == false || as_int(node) == 1) return;
+            scope.mistake(node, shown(scope, node) + " does not go with the strategy", rule, "use strategy fsdp2");
+          }};
+}
+
 Keys<D> fsdp2_keys() {
   using F = Fsdp2Options;
   const auto own = [](Key<F> key) { return in(&D::fsdp2, std::move(key)); };
@@ -198,8 +206,8 @@ Keys<D> megatron_fsdp_keys() {
       inert<D>("nccl_ub", Type::Bool, "has no effect: communication buffers are not registered with NCCL"),
       inert<D>("keep_fp8_transpose_cache", Type::Bool, "has no effect: nothing is kept in FP8"),
       inert<D>("init_fsdp_with_meta_device", Type::Bool, "has no effect: every rank only ever makes its own share"),
-      // Kept with dp_replicate_size 1 and sequence_parallel false by recipes that switch strategies.
-      refused<D>("sequence_parallel", Type::Bool, kNo, "megatron_fsdp has no sequence parallelism; use fsdp2"),
+      only_with_fsdp2("sequence_parallel", Type::Bool, "megatron_fsdp has no sequence parallelism"),
+      only_with_fsdp2("dp_replicate_size", Type::Int, "only fsdp2 replicates groups of shards"),
   };
 }
 
@@ -214,6 +222,8 @@ Keys<D> ddp_keys() {
       own(field("gradient_as_bucket_view", &P::gradient_as_bucket_view)),
       in(&D::fsdp2, field("autocast_dtype", &Fsdp2Options::autocast_dtype)),
       scope_of_checkpointing(),
+      only_with_fsdp2("sequence_parallel", Type::Bool, "ddp replicates the whole model on every rank"),
+      only_with_fsdp2("dp_replicate_size", Type::Int, "ddp replicates the whole model on every rank"),
   };
 }
 

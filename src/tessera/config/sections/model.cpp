@@ -156,7 +156,7 @@ Keys<ModelBackend> backend_keys() {
   using B = ModelBackend;
   constexpr auto no = Support::NotSupported;
   return {
-      kernel_choice("attn", {"te", "sdpa", "flex", "eager", "tilelang", "cudnn", "magi", "ffpa", "flash_attention_2"}),
+      kernel_choice("attn", {"te", "sdpa", "torch", "flex", "eager", "tilelang", "cudnn", "magi", "ffpa", "flash_attention_2"}),
       kernel_choice("linear", {"torch", "te", "quack"}),
       kernel_choice("rms_norm", {"torch", "torch_fp32", "te", "quack"}),
       kernel_choice("rope", {"torch", "quack"}),
