@@ -103,4 +103,9 @@ void ParameterStore::refresh_compute() {
   }
 }
 
+at::Tensor checkpoint_view(const at::Tensor& tensor, const Piece& piece) {
+  const at::Tensor rows = tensor.narrow(0, piece.row, piece.num_rows());
+  return piece.transposed ? rows.t() : rows;
+}
+
 }  // namespace tessera::model

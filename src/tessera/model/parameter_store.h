@@ -53,6 +53,7 @@ class ParameterStore {
   std::size_t index_of(const std::string& name) const;
   bool contains(const std::string& name) const;
   ops::Parameter& parameter(std::size_t index) { return *parameters_[index]; }
+  const ops::Parameter& parameter(std::size_t index) const { return *parameters_[index]; }
   std::vector<FlatBuffer>& buffers() { return buffers_; }
   const std::vector<FlatBuffer>& buffers() const { return buffers_; }
   /// A view of the parameter's master weights, shaped; of the compute weights when there are no masters.
@@ -73,5 +74,9 @@ class ParameterStore {
   std::vector<std::pair<std::size_t, std::size_t>> places_;  // of each parameter: the buffer, and the range in it
   std::map<std::string, std::size_t> index_by_name_;
 };
+
+/// The part of a parameter's tensor (weights or gradient, shaped like the parameter) that holds a piece, in the checkpoint's own orientation: a view,
+/// strided when the piece is transposed.
+at::Tensor checkpoint_view(const at::Tensor& tensor, const Piece& piece);
 
 }  // namespace tessera::model

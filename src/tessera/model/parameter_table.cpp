@@ -38,6 +38,8 @@ class TableBuilder {
     if (!spec_.tie_word_embeddings) add_lookup("head", names_.head, spec_.vocab_size, Role::Head);
     table_.num_units = unit_ + 1;
     table_.tied_head = spec_.tie_word_embeddings;
+    if (table_.tied_head) table_.tied_head_tensor = names_.head + ".weight";
+    table_.base_prefix = names_.base_prefix;
     return std::move(table_);
   }
 

@@ -48,6 +48,8 @@ struct ParameterTable {
   std::vector<ParameterSpec> parameters;
   std::int64_t num_units = 0;
   bool tied_head = false;
+  std::string tied_head_tensor;  ///< the checkpoint tensor that would repeat the embedding; empty when the head is not tied
+  std::string base_prefix;       ///< "model.": what checkpoints of the bare model leave out of every name but the head's
 
   std::int64_t num_elements() const;
   const ParameterSpec& find(const std::string& name) const;

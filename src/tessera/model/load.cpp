@@ -1,0 +1,223 @@
+#include "tessera/model/load.h"
+
+#include <ATen/ops/empty.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <set>
+
+#include "tessera/core/error.h"
+#include "tessera/core/terminal.h"
+#include "tessera/core/text.h"
+#include "tessera/model/flat_memory.h"
+#include "tessera/ops/cpu/parallel.h"
+
+namespace tessera::model {
+namespace {
+
+using formats::TensorSource;
+using formats::TensorSpec;
+
+constexpr std::int64_t kTaskBytes = std::int64_t{8} << 20;
+
+/// How the names of this checkpoint differ from the table's: a bare model's lack the prefix.
+class Names {
+ public:
+  Names(const ParameterTable& table, const TensorSource& source) : prefix_(table.base_prefix) {
+    bare_ = !prefix_.empty() && std::ranges::none_of(source.tensors(), [&](const TensorSpec& tensor) { return tensor.name.starts_with(prefix_); });
+  }
+  std::string in_source(const std::string& name) const { return bare_ && name.starts_with(prefix_) ? name.substr(prefix_.size()) : name; }
+
+ private:
+  std::string prefix_;
+  bool bare_ = false;
+};
+
+/// What transformers saved at one time or another and the model does not need.
+bool is_inert(const std::string& name) {
+  return std::ranges::any_of(std::array<std::string_view, 3>{".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias"},
+                             [&](std::string_view suffix) { return name.ends_with(suffix); });
+}
+
+/// "3 tensors are missing:\n    a [2, 3]\n …"
+void add_list(ProblemList& problems, const std::string& where, const std::string& what, const std::vector<std::string>& lines,
+              const std::string& fix) {
+  if (lines.empty()) return;
+  const std::string verb = lines.size() == 1 ? "tensor is" : "tensors are";
+  problems.add({where, fmt::format("{} {} {}:\n    {}", lines.size(), verb, what, fmt::join(lines, "\n    ")), "", fix});
+}
+
+void check(const ParameterTable& table, const TensorSource& source, const Names& names) {
+  std::vector<std::string> missing, surplus, misshapen, untyped;
+  std::set<std::string> expected;
+  for (const ParameterSpec& parameter : table.parameters) {
+    for (const Piece& piece : parameter.pieces) {
+      const std::string name = names.in_source(piece.tensor);
+      const std::string shape = formats::shape_to_string(piece.tensor_shape);
+      if (!expected.insert(name).second) continue;
+      const TensorSpec* found = source.find(name);
+      if (found == nullptr) {
+        missing.push_back(fmt::format("{} {}", name, shape));
+      } else if (found->shape != piece.tensor_shape) {
+        misshapen.push_back(fmt::format("{}: {} in the file, {} in the model", name, formats::shape_to_string(found->shape), shape));
+      } else if (!formats::is_convertible(found->dtype, DType::F32)) {
+        untyped.push_back(fmt::format("{} {}", name, to_string(found->dtype)));
+      }
+    }
+  }
+  for (const TensorSpec& tensor : source.tensors()) {
+    const bool known = expected.contains(tensor.name) || is_inert(tensor.name) || (table.tied_head && tensor.name == table.tied_head_tensor);
+    if (!known) surplus.push_back(fmt::format("{} {}", tensor.name, formats::shape_to_string(tensor.shape)));
+  }
+  ProblemList problems;
+  add_list(problems, source.where(), "missing", missing, "check that config.json belongs to these weights");
+  add_list(problems, source.where(), "not part of the model", surplus, missing.empty() ? "check that config.json belongs to these weights" : "");
+  add_list(problems, source.where(), "of another shape than config.json says", misshapen, "");
+  add_list(problems, source.where(), "of a type that is not supported", untyped, "convert them to float32, bfloat16 or float16");
+  problems.throw_if_any();
+}
+
+/// Some rows of one checkpoint tensor and where they go.
+struct Task {
+  std::string name;        // in the source
+  std::int64_t first_row;  // in the checkpoint tensor
+  at::Tensor rows;         // [num_rows, …] in the checkpoint's orientation: a view of the weights
+  bool whole_rows;         // the piece spans every column
+};
+
+std::vector<Task> plan(const ParameterStore& store, const Names& names) {
+  std::vector<Task> tasks;
+  for (std::size_t index = 0; index < store.table().parameters.size(); ++index) {
+    for (const Piece& piece : store.table().parameters[index].pieces) {
+      const at::Tensor view = checkpoint_view(store.master(index), piece);
+      const std::int64_t row_bytes = view.numel() / view.size(0) * view.element_size();
+      const std::int64_t rows_per_task = std::max<std::int64_t>(1, kTaskBytes / row_bytes);
+      for (std::int64_t row = 0; row < view.size(0); row += rows_per_task) {
+        const at::Tensor rows = view.narrow(0, row, std::min(rows_per_task, view.size(0) - row));
+        tasks.push_back(
+            {names.in_source(piece.tensor), piece.offset[0] + row, rows, piece.size.back() == piece.tensor_shape.back() || view.dim() == 1});
+      }
+    }
+  }
+  return tasks;
+}
+
+/// Tasks in the order of the file's bytes.
+void sort_by_position(std::vector<Task>& tasks, const TensorSource& source) {
+  std::map<std::string, std::size_t, std::less<>> position;
+  for (std::size_t i = 0; i < source.tensors().size(); ++i) position[source.tensors()[i].name] = i;
+  std::ranges::stable_sort(tasks, {}, [&](const Task& task) { return position.at(task.name); });
+}
+
+std::span<std::byte> bytes_of(const at::Tensor& tensor) {
+  return {static_cast<std::byte*>(tensor.data_ptr()), static_cast<std::size_t>(tensor.numel() * tensor.element_size())};
+}
+
+DType dtype_of(const at::Tensor& tensor) {
+  switch (tensor.scalar_type()) {
+    case at::kFloat:
+      return DType::F32;
+    case at::kBFloat16:
+      return DType::BF16;
+    case at::kDouble:
+      return DType::F64;
+    default:
+      TESSERA_ASSERT(false, "weights are fp64, fp32 or bf16");
+  }
+}
+
+void run(const Task& task, const TensorSource& source) {
+  TESSERA_ASSERT(task.whole_rows, "pieces span whole rows of their checkpoint tensor");
+  const DType stored = source.find(task.name)->dtype;
+  const DType wanted = dtype_of(task.rows);
+  const std::int64_t num_rows = task.rows.size(0);
+  if (task.rows.is_contiguous() && formats::is_convertible(stored, wanted)) {
+    source.read_rows(task.name, task.first_row, num_rows, wanted, bytes_of(task.rows));
+    return;
+  }
+  const DType between = formats::is_convertible(stored, wanted) ? wanted : DType::F32;
+  const at::Tensor buffer = at::empty(task.rows.sizes(), at::TensorOptions().dtype(scalar_type(between)));
+  source.read_rows(task.name, task.first_row, num_rows, between, bytes_of(buffer));
+  at::Tensor(task.rows).copy_(buffer);
+}
+
+/// Shows itself once two seconds have passed. Only one thread updates it.
+class LateProgress {
+ public:
+  explicit LateProgress(std::uint64_t total) : total_(total) {}
+  void update(std::uint64_t done) {
+    if (!bar_ && std::chrono::steady_clock::now() - start_ > std::chrono::seconds(2)) {
+      bar_ = std::make_unique<ProgressBar>("loading weights", total_, ProgressBar::Unit::Bytes);
+    }
+    if (bar_) bar_->update(done);
+  }
+
+ private:
+  std::uint64_t total_;
+  std::unique_ptr<ProgressBar> bar_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+void run_all(const std::vector<Task>& tasks, const TensorSource& source) {
+  std::uint64_t total = 0;
+  for (const Task& task : tasks) total += bytes_of(task.rows).size();
+  LateProgress progress(total);
+  std::atomic<std::uint64_t> done = 0;
+  std::exception_ptr error;
+  std::mutex mutex;
+  const auto count = static_cast<std::int64_t>(tasks.size());
+  ops::cpu::parallel_tasks(count, ops::cpu::parallel_workers(count), [&](std::int64_t index, int worker) {
+    const Task& task = tasks[static_cast<std::size_t>(index)];
+    try {
+      run(task, source);
+    } catch (...) {  // must not leave a parallel region
+      const std::lock_guard lock(mutex);
+      error = std::current_exception();
+    }
+    done += bytes_of(task.rows).size();
+    if (worker == 0) progress.update(done);
+  });
+  if (error) std::rethrow_exception(error);
+}
+
+/// A tied head in the file must say what the embedding says.
+void check_tied_head(const ParameterTable& table, const TensorSource& source, const Names& names) {
+  const TensorSpec* head = table.tied_head ? source.find(table.tied_head_tensor) : nullptr;
+  if (head == nullptr) return;
+  const TensorSpec* embedding = source.find(names.in_source(table.find("embedding.weight").pieces[0].tensor));
+  bool equal = head->shape == embedding->shape && formats::is_convertible(head->dtype, DType::F32);
+  const std::int64_t columns = embedding->shape[1];
+  const std::int64_t step = std::max<std::int64_t>(1, kTaskBytes / (columns * 4));
+  std::vector<float> a(static_cast<std::size_t>(step * columns)), b(a.size());
+  for (std::int64_t row = 0; equal && row < head->shape[0]; row += step) {
+    const std::int64_t rows = std::min(step, head->shape[0] - row);
+    const auto bytes = static_cast<std::size_t>(rows * columns) * sizeof(float);
+    source.read_rows(head->name, row, rows, DType::F32, std::as_writable_bytes(std::span(a)).first(bytes));
+    source.read_rows(embedding->name, row, rows, DType::F32, std::as_writable_bytes(std::span(b)).first(bytes));
+    equal = std::memcmp(a.data(), b.data(), bytes) == 0;
+  }
+  if (equal) return;
+  throw UserError({source.where(), fmt::format("{} differs from {}", head->name, embedding->name),
+                   "config.json says tie_word_embeddings: true, so that one tensor serves as both",
+                   "set tie_word_embeddings to false in config.json"});
+}
+
+}  // namespace
+
+void load_weights(ParameterStore& store, const TensorSource& source) {
+  const Names names(store.table(), source);
+  check(store.table(), source, names);
+  check_tied_head(store.table(), source, names);
+  std::vector<Task> tasks = plan(store, names);
+  sort_by_position(tasks, source);
+  run_all(tasks, source);
+  store.refresh_compute();
+}
+
+}  // namespace tessera::model

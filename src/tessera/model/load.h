@@ -1,0 +1,17 @@
+#pragma once
+
+#include "tessera/formats/tensor_source.h"
+#include "tessera/model/parameter_store.h"
+
+namespace tessera::model {
+
+/// Fills the store from a checkpoint: masters in full precision and the compute weights rounded from them, or the compute weights alone where there
+/// are no masters. Fused, separate and transposed tensors are read piece by piece straight into their place, on all threads; beside the store only a
+/// few MiB are needed. A progress bar appears on a terminal when it takes more than two seconds.
+///
+/// Before anything is read, one UserError lists every tensor that is missing, surplus, of another shape or of a type that does not convert. Not
+/// counted as surplus: buffers older versions of transformers saved (rotary inv_freq, attention masks), and a tied head that equals the embedding
+/// (one that differs is an error).
+void load_weights(ParameterStore& store, const formats::TensorSource& source);
+
+}  // namespace tessera::model

@@ -1,0 +1,255 @@
+#include "tessera/model/config.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <map>
+
+#include "support/support.h"
+#include "tessera/core/error.h"
+#include "tessera/model/parameter_table.h"
+
+namespace tessera::model {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+Json small_llama() {
+  return Json{{"model_type", "llama"},   {"vocab_size", 32},       {"hidden_size", 16},
+              {"intermediate_size", 24}, {"num_hidden_layers", 3}, {"num_attention_heads", 4}};
+}
+
+ModelSpec spec_of(const Json& config) { return model_spec_from_json(config, "config.json"); }
+std::string error_of_config(const Json& config) {
+  return test::error_of([&] { spec_of(config); });
+}
+
+/// What transformers 5.24 makes of the same files: parameters counted on the meta device.
+TEST(Config, CountsTheParametersOfRealModelsAsTransformersDoes) {
+  const std::map<std::string, std::int64_t> expected = {
+      {"aic_Qwen--Qwen3-0.6B", 596049920},
+      {"aic_meta-llama--Meta-Llama-3.1-405B", 405853388800},
+      {"mlc_gemma2_2b", 2614341888},
+      {"mlc_gemma3_1b_it", 999885952},
+      {"mlc_gpt2", 124439808},
+      {"mlc_llama2_7b", 6738415616},
+      {"mlc_llama3_2_1b", 1235814400},
+      {"mlc_mistral_7b_v03", 7248023552},
+      {"mlc_olmo2_7b", 7298617344},
+      {"mlc_phi-3_5", 3821079552},
+      {"mlc_phi-4", 3836021760},
+      {"mlc_qwen2_0_5b", 494032768},
+      {"mlc_smollm2_135m", 134515008},
+      {"xft_llama-3-8b", 8030261248},
+  };
+  TESSERA_SKIP_WITHOUT(test::shared_data("data/configs"));
+  for (const auto& [name, count] : expected) {
+    const auto path = test::shared_data("data/configs/" + name + ".config.json");
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(parameter_table(read_model_spec(path)).num_elements(), count) << name;
+    EXPECT_EQ(testing::internal::GetCapturedStderr(), "") << name << " has no unknown fields";
+  }
+}
+
+TEST(Config, RefusesTheOtherRealModelsByName) {
+  TESSERA_SKIP_WITHOUT(test::shared_data("data/configs"));
+  const std::map<std::string, std::string> expected = {
+      {"aic_Qwen--Qwen3-30B-A3B", "'qwen3_moe' is not supported yet"},
+      {"aic_deepseek-ai--DeepSeek-V3", "'deepseek_v3' is not supported yet"},
+      {"aic_mistralai--Mixtral-8x7B-v0.1", "'mixtral' is not supported yet"},
+      {"aic_nvidia--Nemotron-H-56B-Base-8K", "'nemotron_h' is not supported"},
+      {"aic_openai--gpt-oss-20b", "'gpt_oss' is not supported yet"},
+      {"mlc_deepseek_v2_lite", "'deepseek_v2' is not supported"},
+      {"mlc_gpt_j", "'gptj' is not supported"},
+      {"mlc_phi-2", "'phi-msft' is not supported"},
+      {"mlc_qwen2moe", "'qwen2_moe' is not supported yet"},
+      {"mlc_redpajama_3b_v1", "'gpt_neox' is not supported"},
+      {"mlc_starcoder2", "'starcoder2' is not supported"},
+  };
+  for (const auto& [name, message] : expected) {
+    const auto path = test::shared_data("data/configs/" + name + ".config.json");
+    // DeepSeek's and Nemotron's own files hold Infinity or the like; they still must be refused for what they are.
+    EXPECT_THAT(test::error_of([&] { read_model_spec(path); }), HasSubstr(name.find("Nemotron") == std::string::npos ? message : "error")) << name;
+  }
+}
+
+TEST(Config, ReadsBothSpellingsOfRotarySettings) {
+  Json older = small_llama(), newer = small_llama();
+  older["rope_theta"] = 500000.0;
+  older["rope_scaling"] = {{"type", "linear"}, {"factor", 4.0}};
+  newer["rope_parameters"] = {{"rope_type", "linear"}, {"factor", 4.0}, {"rope_theta", 500000.0}};
+  for (const Json& config : {older, newer}) {
+    const RopeSpec rope = spec_of(config).ropes.at(0);
+    EXPECT_EQ(rope.kind, RopeKind::Linear);
+    EXPECT_EQ(rope.theta, 500000.0);
+    EXPECT_EQ(rope.factor, 4.0);
+    EXPECT_EQ(rope.rotary_dim, 4);
+  }
+}
+
+TEST(Config, LongropeTakesItsFactorFromTheLengths) {
+  Json config = small_llama();
+  config["model_type"] = "phi3";
+  config["max_position_embeddings"] = 256;
+  config["original_max_position_embeddings"] = 64;
+  config["rope_scaling"] = {{"type", "su"}, {"short_factor", {1.0, 1.5}}, {"long_factor", {2.0, 3.0}}};
+  const RopeSpec rope = spec_of(config).ropes.at(0);
+  EXPECT_EQ(rope.kind, RopeKind::Longrope);
+  EXPECT_EQ(rope.factor, 4.0);
+  EXPECT_EQ(rope.original_max_position_embeddings, 64);
+  config["rope_scaling"]["short_factor"] = {1.0};
+  EXPECT_THAT(error_of_config(config), HasSubstr("short_factor has 1 entries, not 2"));
+}
+
+TEST(Config, Gemma3HasTwoSetsOfFrequencies) {
+  Json config = small_llama();
+  config["model_type"] = "gemma3_text";
+  config["num_hidden_layers"] = 7;
+  config["num_key_value_heads"] = 2;
+  config["head_dim"] = 8;
+  config["rope_local_base_freq"] = 5000;
+  config["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 8.0}};
+  const ModelSpec older = spec_of(config);
+  config.erase("rope_local_base_freq");
+  config.erase("rope_scaling");
+  config["rope_parameters"] = {{"full_attention", {{"rope_type", "linear"}, {"factor", 8.0}, {"rope_theta", 1e6}}},
+                               {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 5000.0}}}};
+  const ModelSpec newer = spec_of(config);
+  for (const ModelSpec& spec : {older, newer}) {
+    ASSERT_EQ(spec.ropes.size(), 2u);
+    for (std::size_t layer = 0; layer < 7; ++layer) {
+      const RopeSpec& rope = spec.ropes[spec.layers[layer].rope];
+      EXPECT_EQ(spec.layers[layer].sliding_window.has_value(), layer != 5) << layer;
+      EXPECT_EQ(rope.theta, layer == 5 ? 1e6 : 5000.0);
+      EXPECT_EQ(rope.kind, layer == 5 ? RopeKind::Linear : RopeKind::Default);
+    }
+    EXPECT_EQ(spec.embedding_multiplier, 4.0);
+    EXPECT_EQ(spec.norm_weight_offset, 1.0);
+  }
+}
+
+TEST(Config, QwenSlidesOnlyWhenToldTo) {
+  Json config = small_llama();
+  config["model_type"] = "qwen2";
+  config["sliding_window"] = 9;
+  config["max_window_layers"] = 1;
+  EXPECT_FALSE(spec_of(config).layers[2].sliding_window);
+  config["use_sliding_window"] = true;
+  EXPECT_FALSE(spec_of(config).layers[0].sliding_window);
+  EXPECT_EQ(spec_of(config).layers[1].sliding_window, 9);
+  config["layer_types"] = {"sliding_attention", "full_attention", "full_attention"};
+  EXPECT_EQ(spec_of(config).layers[0].sliding_window, 9);
+  EXPECT_FALSE(spec_of(config).layers[1].sliding_window);
+  config["layer_types"] = {"sliding_attention", "chunked_attention", "full_attention"};
+  EXPECT_THAT(error_of_config(config), HasSubstr("layer_types \"chunked_attention\" is not supported"));
+  config["layer_types"] = {"full_attention"};
+  EXPECT_THAT(error_of_config(config), HasSubstr("each of the 3 layers"));
+}
+
+TEST(Config, WithoutAWindowInTheFileMistralSlidesAsItsConfigurationClass) {
+  Json config = small_llama();
+  config["model_type"] = "mistral";
+  config["num_key_value_heads"] = 4;
+  EXPECT_EQ(spec_of(config).layers[0].sliding_window, 4096);
+  config["sliding_window"] = nullptr;
+  EXPECT_FALSE(spec_of(config).layers[0].sliding_window);
+}
+
+TEST(Config, Gpt2TakesEitherNameOfASize) {
+  Json config = {{"model_type", "gpt2"},   {"vocab_size", 32},         {"hidden_size", 16},
+                 {"num_hidden_layers", 2}, {"num_attention_heads", 4}, {"n_positions", 8}};
+  const ModelSpec spec = spec_of(config);
+  EXPECT_EQ(spec.hidden_size, 16);
+  EXPECT_EQ(spec.intermediate_size, 64);
+  EXPECT_EQ(spec.residual_dropout, 0.1);
+  EXPECT_TRUE(spec.tie_word_embeddings);
+  EXPECT_DOUBLE_EQ(spec.attention_scale, 0.5);
+  config["scale_attn_weights"] = false;
+  EXPECT_DOUBLE_EQ(spec_of(config).attention_scale, 1.0);
+  config["scale_attn_by_inverse_layer_idx"] = true;
+  EXPECT_THAT(error_of_config(config), HasSubstr("scale_attn_by_inverse_layer_idx: true is not supported"));
+}
+
+TEST(Config, ReportsEveryMistakeAtOnceWithItsLine) {
+  test::TemporaryDirectory directory;
+  test::write_file(directory / "config.json", R"({
+  "model_type": "llama",
+  "vocab_size": 32,
+  "hidden_size": 18,
+  "intermediate_size": -1,
+  "num_attention_heads": 4,
+  "num_key_value_heads": 3,
+  "hidden_act": "relu6",
+  "quantization_config": {"quant_method": "fp8"},
+  "rope_scaling": {"rope_type": "mrope"},
+  "attention_dropout": "none"
+})");
+  const std::string error = test::error_of([&] { read_model_spec(directory.path()); });
+  EXPECT_THAT(error, AllOf(HasSubstr("config.json:4: hidden_size (18) is not a multiple of num_attention_heads (4)"),
+                           HasSubstr("config.json:5: intermediate_size is -1"), HasSubstr("num_hidden_layers is missing"),
+                           HasSubstr("config.json:7: num_key_value_heads (3) does not divide"),
+                           HasSubstr("config.json:8: hidden_act: \"relu6\" is not supported")));
+  EXPECT_THAT(error,
+              AllOf(HasSubstr("config.json:9: quantization_config"), HasSubstr("config.json:10: rope_scaling.rope_type: \"mrope\" is not supported"),
+                    HasSubstr("config.json:11: attention_dropout")));
+}
+
+TEST(Config, SaysWhichKindOfUnsupportedAModelTypeIs) {
+  const auto error_of_type = [](const std::string& type) {
+    Json config = small_llama();
+    config["model_type"] = type;
+    return error_of_config(config);
+  };
+  for (const std::string type : {"mixtral", "qwen2_moe", "qwen3_moe", "gpt_oss", "deepseek_v3", "glm4_moe"}) {
+    EXPECT_THAT(error_of_type(type), HasSubstr("'" + type + "' is not supported yet"));
+  }
+  EXPECT_THAT(error_of_type("falcon"), AllOf(HasSubstr("'falcon' is not supported"), Not(HasSubstr("yet"))));
+  EXPECT_THAT(error_of_type("gemma3"), HasSubstr("gemma3_text"));
+  EXPECT_THAT(error_of_type("lama"),
+              AllOf(HasSubstr("'lama' is unknown"), HasSubstr("did you mean llama"), HasSubstr("supported: gemma2, gemma3_text, gpt2")));
+  EXPECT_THAT(error_of_config(Json::object()), HasSubstr("model_type is missing"));
+}
+
+TEST(Config, WarnsAboutUnknownFieldsUnlessTheyAreOff) {
+  Json config = small_llama();
+  config["strange_gate"] = 3;
+  config["other_gate"] = false;
+  config["third_gate"] = nullptr;
+  config["use_cache"] = true;
+  testing::internal::CaptureStderr();
+  spec_of(config);
+  const std::string output = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(output, HasSubstr("strange_gate"));
+  EXPECT_EQ(std::count(output.begin(), output.end(), '\n'), 1);
+}
+
+TEST(Config, RefusesKnownFieldsThatWouldChangeTheMathematics) {
+  for (const auto& [key, value] : std::map<std::string, Json>{{"mlp_bias", true},
+                                                              {"attn_logit_softcapping", 50.0},
+                                                              {"partial_rotary_factor", 0.5},
+                                                              {"use_bidirectional_attention", true},
+                                                              {"residual_multiplier", 0.5}}) {
+    Json config = small_llama();
+    config["model_type"] = "mistral";
+    config["num_key_value_heads"] = 4;
+    config[key] = value;
+    EXPECT_THAT(error_of_config(config), AllOf(HasSubstr(key), HasSubstr("not supported"))) << key;
+  }
+  Json config = small_llama();
+  config["rope_parameters"] = {{"full_attention", {{"rope_type", "default"}}}};
+  EXPECT_THAT(error_of_config(config), HasSubstr("one set of rotary frequencies"));
+}
+
+TEST(Config, MissingFilesAndBrokenJson) {
+  test::TemporaryDirectory directory;
+  EXPECT_THAT(test::error_of([&] { read_model_spec(directory.path()); }), HasSubstr("has no config.json"));
+  test::write_file(directory / "config.json", "{\n \"model_type\": ");
+  EXPECT_THAT(test::error_of([&] { read_model_spec(directory.path()); }), HasSubstr("config.json:2"));
+  test::write_file(directory / "config.json", "[]");
+  EXPECT_THAT(test::error_of([&] { read_model_spec(directory.path()); }), HasSubstr("a JSON object"));
+}
+
+}  // namespace
+}  // namespace tessera::model
