@@ -38,6 +38,8 @@ function(tessera_tests layer)
   target_link_libraries(${layer}_tests PRIVATE tessera_${layer} ${TESTS_LINKS} tessera_test_support)
   target_include_directories(${layer}_tests PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   if(TESTS_TORCH)
+    # Position-independent like the libraries, not like an executable: the precompiled header was built that way.
+    target_compile_options(${layer}_tests PRIVATE -fPIC)
     target_precompile_headers(${layer}_tests REUSE_FROM tessera_torch_pch)
   endif()
   add_test(NAME ${layer} COMMAND ${layer}_tests)
