@@ -95,3 +95,12 @@ configure() {
     -DTESSERA_TORCH="${TESSERA_TORCH:-}" -DCMAKE_BUILD_TYPE=Release "$@"
   printf '%s' "$wanted" >"$build/.configured"
 }
+
+# build BUILD_DIRECTORY JOBS [TARGET...]: silent when there is nothing to do.
+build() {
+  local directory="$1" jobs="$2"
+  shift 2
+  if "$(find_cmake)" --build "$directory" --target "${@:-all}" -- -n 2>/dev/null | grep -q 'no work to do'; then return; fi
+  say "building (the first time takes some minutes)"
+  "$(find_cmake)" --build "$directory" --parallel "$jobs" --target "${@:-all}" || fail "the build failed" "" "see the compiler's messages above"
+}

@@ -31,7 +31,7 @@ struct Tensor {
 struct Contents {
   std::string format;
   OrderedJson metadata = OrderedJson::object();
-  std::vector<Tensor> tensors;
+  std::vector<Tensor> tensors = {};
 
   std::uint64_t num_parameters() const {
     std::uint64_t sum = 0;
