@@ -80,5 +80,24 @@ TEST_F(ColumnMappedTest, FindsLongSamplesBeforeTrainingStarts) {
   EXPECT_EQ(dataset_of(text, cut).sample(1).input_ids.size(), 99U);
 }
 
+TEST_F(ColumnMappedTest, QuickstartFactsAreGoodSamples) {
+  for (const char* name : {"examples/quickstart/facts.jsonl", "examples/quickstart/facts_validation.jsonl"}) {
+    const ColumnMappedDataset dataset(JsonRecords({test::source_directory() / name}),
+                                      {.columns = {std::nullopt, "question", "answer"}, .instruction = {}}, context_);
+    EXPECT_GE(dataset.size(), 20);
+  }
+}
+
+TEST_F(ColumnMappedTest, ReadsRealData) {
+  const auto lines = test::shared_data("data/sft/gsm8k_train.jsonl");
+  const auto array = test::shared_data("data/sft/lf_alpaca_en_demo.json");
+  TESSERA_SKIP_WITHOUT(lines);
+  TESSERA_SKIP_WITHOUT(array);
+  const ColumnMappedDataset questions(JsonRecords({lines}), {.columns = {std::nullopt, "question", "answer"}, .instruction = {}}, context_);
+  EXPECT_EQ(questions.size(), 7473);
+  const ColumnMappedDataset instructions(JsonRecords({array}), {.columns = {"input", "instruction", "output"}, .instruction = {}}, context_);
+  EXPECT_EQ(instructions.size(), 999);
+}
+
 }  // namespace
 }  // namespace tessera::data

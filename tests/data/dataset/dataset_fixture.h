@@ -31,7 +31,7 @@ inline Tokenizer small_tokenizer(const std::string& name) {
 inline DatasetContext small_context() { return {.tokenizer = small_tokenizer("tokenizer"), .num_threads = 2}; }
 
 inline std::string text_of(const DatasetContext& context, const std::vector<std::int64_t>& ids) {
-  return context.tokenizer.decode(std::vector<TokenId>(ids.begin(), ids.end()), false);
+  return context.tokenizer->decode(std::vector<TokenId>(ids.begin(), ids.end()), false);
 }
 
 /// The text of the labels that count.

@@ -45,7 +45,7 @@ TEST(Instruction, SamplesAreThoseOfAutoModel) {
     DatasetContext context{.tokenizer = test::small_tokenizer(golden["tokenizer"])};
     context.render_chat = test::render_chatml;
     const Sample sample = sample_of(golden, context);
-    const Batch batch = collate(std::span(&sample, 1), {.pad_id = *context.tokenizer.special_tokens().pad});
+    const Batch batch = collate(std::span(&sample, 1), {.pad_id = *context.tokenizer->special_tokens().pad});
     const auto input_ids = golden["input_ids"].get<std::vector<std::int64_t>>();
     const auto real = static_cast<std::ptrdiff_t>(sample.input_ids.size());
     EXPECT_EQ(batch.labels, golden["labels"].get<std::vector<std::int64_t>>()) << golden.dump();
