@@ -2,11 +2,6 @@
 find_package(Threads REQUIRED)
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(fmt REQUIRED)
-# libtorch's include folder holds another version of fmt. A folder of our own, searched before it, lets every file see the one that is linked.
-get_target_property(TESSERA_FMT_INCLUDE fmt::fmt INTERFACE_INCLUDE_DIRECTORIES)
-file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/distribution)
-file(CREATE_LINK ${TESSERA_FMT_INCLUDE}/fmt ${CMAKE_BINARY_DIR}/distribution/fmt SYMBOLIC)
-target_include_directories(tessera_torch SYSTEM BEFORE INTERFACE $<BUILD_INTERFACE:${CMAKE_BINARY_DIR}/distribution>)
 find_package(spdlog REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(yaml-cpp REQUIRED)

@@ -1,3 +1,9 @@
+# libtorch's include folder holds another version of fmt. A folder of our own, searched before it, lets every file see the one that is linked.
+get_target_property(TESSERA_FMT_INCLUDE fmt::fmt INTERFACE_INCLUDE_DIRECTORIES)
+file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/distribution)
+file(CREATE_LINK ${TESSERA_FMT_INCLUDE}/fmt ${CMAKE_BINARY_DIR}/distribution/fmt SYMBOLIC)
+target_include_directories(tessera_torch SYSTEM BEFORE INTERFACE $<BUILD_INTERFACE:${CMAKE_BINARY_DIR}/distribution>)
+
 # tessera_layer(NAME [TORCH] DEPENDS layer... LINKS library...)
 #   One static library per folder of src/tessera. A layer sees only the layers it names, so the build refuses a wrong arrow.
 #   A subfolder with a CMakeLists.txt of its own is a target of its own.
