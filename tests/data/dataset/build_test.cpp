@@ -72,6 +72,15 @@ TEST_F(BuildTest, Mock) {
   EXPECT_EQ(build(options)->size(), 10);
 }
 
+TEST_F(BuildTest, OnlyMockDataDoesWithoutTokenizer) {
+  context_.tokenizer.reset();
+  config::Dataset options;
+  options.kind = config::DatasetKind::Text;
+  EXPECT_THAT(error_of(options), HasSubstr("dataset: there is no tokenizer to read text with"));
+  options.kind = config::DatasetKind::MockIterable;
+  EXPECT_NO_THROW(build(options));
+}
+
 TEST_F(BuildTest, OtherKindsAreNotSupportedYet) {
   config::Dataset options;
   options.kind = config::DatasetKind::HellaSwag;

@@ -91,10 +91,11 @@ using Builder = std::unique_ptr<Dataset> (*)(const config::Dataset&, const Datas
 struct Kind {
   DatasetKind kind;
   Builder build;
+  bool reads_text;
 };
-constexpr std::array kKinds = {Kind{DatasetKind::ColumnMapped, build_column_mapped}, Kind{DatasetKind::Squad, build_squad},
-                               Kind{DatasetKind::Text, build_text}, Kind{DatasetKind::MockIterable, build_mock_tokens},
-                               Kind{DatasetKind::MockUnpacked, build_mock_sentences}};
+constexpr std::array kKinds = {Kind{DatasetKind::ColumnMapped, build_column_mapped, true}, Kind{DatasetKind::Squad, build_squad, true},
+                               Kind{DatasetKind::Text, build_text, true}, Kind{DatasetKind::MockIterable, build_mock_tokens, false},
+                               Kind{DatasetKind::MockUnpacked, build_mock_sentences, false}};
 
 /// Puts the recipe's section before messages that name no file.
 UserError in_section(const UserError& error, const std::string& section) {
@@ -111,6 +112,9 @@ std::unique_ptr<Dataset> build_dataset(const config::Dataset& options, const Dat
   const auto found = std::find_if(kKinds.begin(), kKinds.end(), [&](const Kind& kind) { return kind.kind == options.kind; });
   if (found == kKinds.end())
     throw UserError({section, "this kind of dataset is not supported yet", "", "use instruction pairs, SQuAD records, text or a mock dataset"});
+  if (found->reads_text && !context.tokenizer)
+    throw UserError({section, "there is no tokenizer to read text with", "the tokenizer is the recipe's, the dataset's or the model directory's",
+                     "set dataset.tokenizer.pretrained_model_name_or_path"});
   try {
     return found->build(options, context);
   } catch (const UserError& error) {

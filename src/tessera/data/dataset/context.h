@@ -16,7 +16,7 @@ using ChatRenderer = std::function<std::string(const OrderedJson& messages)>;
 
 /// What datasets need to know of the model they feed.
 struct DatasetContext {
-  Tokenizer tokenizer;
+  std::optional<Tokenizer> tokenizer;  ///< build_dataset refuses to go without where text is to be read; mock data needs none
   ChatRenderer render_chat = nullptr;  ///< empty when the tokenizer has no chat template
   std::int64_t context_length = 0;     ///< positions the model has; 0: any number
   std::int64_t vocab_size = 0;         ///< rows of the model's embedding; 0: unknown, not checked

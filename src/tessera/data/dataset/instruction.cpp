@@ -92,7 +92,7 @@ Tokens encode_conversation(const OrderedJson& messages, const DatasetContext& co
     if (!refuses_system_role(error)) throw;
     text = context.render_chat(without_system_role(messages));
   }
-  return context.tokenizer.encode(text, false);
+  return context.tokenizer->encode(text, false);
 }
 
 /// A prefix may end with an end-of-text token that the longer conversation does not have there.
@@ -108,7 +108,7 @@ std::size_t prefix_length(const OrderedJson& messages, std::size_t count, const 
   if (count == messages.size()) return whole.size();
   const OrderedJson head(messages.begin(), messages.begin() + static_cast<std::ptrdiff_t>(count));
   const Tokens prefix = encode_conversation(head, context);
-  if (!is_prefix(prefix, whole, context.tokenizer.special_tokens().eos)) {
+  if (!is_prefix(prefix, whole, context.tokenizer->special_tokens().eos)) {
     throw UserError({where, fmt::format("the chat template writes the first {} message(s) differently when others follow", count),
                      "the answers are located by rendering the conversation up to them",
                      "use a template that does not rewrite earlier turns, or answer_only_loss_mask: false"});
@@ -135,11 +135,11 @@ std::vector<bool> assistant_turns(const OrderedJson& messages, const Tokens& who
 Sample prompt_completion_sample(std::string_view prompt, std::string_view answer, const InstructionOptions& options, const DatasetContext& context,
                                 const std::string& where) {
   const std::string text = std::string(prompt).append(answer);
-  Tokens tokens = context.tokenizer.encode(text, true);
-  const Affixes affixes = affixes_of(tokens, context.tokenizer.encode(text, false));
+  Tokens tokens = context.tokenizer->encode(text, true);
+  const Affixes affixes = affixes_of(tokens, context.tokenizer->encode(text, false));
   std::vector<bool> learn(tokens.size(), true);
   if (options.answer_only_loss_mask) {
-    const std::size_t prompt_length = affixes.before + context.tokenizer.encode(prompt, false).size();
+    const std::size_t prompt_length = affixes.before + context.tokenizer->encode(prompt, false).size();
     std::fill_n(learn.begin(), std::min(prompt_length, learn.size()), false);
   }
   cut(tokens, cut_length(options, context), affixes);

@@ -25,8 +25,8 @@ class Encoder {
   Encoder(const TextOptions& options, const DatasetContext& context) : options_(options), context_(context) {}
 
   Document encode(std::string_view text, const std::string& where) const {
-    Document tokens = context_.tokenizer.encode(text, true);
-    const auto eos = context_.tokenizer.special_tokens().eos;
+    Document tokens = context_.tokenizer->encode(text, true);
+    const auto eos = context_.tokenizer->special_tokens().eos;
     if (options_.append_end_of_text && (tokens.empty() || tokens.back() != *eos)) tokens.push_back(*eos);
     if (!tokens.empty()) {
       const auto [least, largest] = std::minmax_element(tokens.begin(), tokens.end());
@@ -70,7 +70,7 @@ void check_options(const TextOptions& options, const DatasetContext& context) {
     problems.add({"", fmt::format("seq_length: {} is longer than the model's context of {}", options.seq_length, context.context_length),
                   "a window fits into the model's context", fmt::format("use seq_length {} or less", context.context_length)});
   }
-  if (options.append_end_of_text && !context.tokenizer.special_tokens().eos) {
+  if (options.append_end_of_text && !context.tokenizer->special_tokens().eos) {
     problems.add({"", "append_eod is set, but the tokenizer has no end-of-text token", "each document is closed by the tokenizer's EOS",
                   "use append_eod: false"});
   }
