@@ -29,13 +29,13 @@ struct Sample {
 struct Batch {
   std::int64_t rows = 0;
   std::int64_t length = 0;
-  std::vector<std::int64_t> input_ids;     ///< [rows, length]; the pad id after the real length
-  std::vector<std::int64_t> labels;        ///< [rows, length]; `ignored_label` after the real length
-  std::vector<std::int64_t> position_ids;  ///< [rows, length]; 0, 1, 2, … and from 0 again at each document; counts on through the padding
-  std::vector<std::int64_t> lengths;       ///< [rows]; real tokens in each row
-  std::vector<std::int64_t> numbers;       ///< [rows]; `Sample::number`, or `filler_number`
+  std::vector<std::int64_t> input_ids = {};     ///< [rows, length]; the pad id after the real length
+  std::vector<std::int64_t> labels = {};        ///< [rows, length]; `ignored_label` after the real length
+  std::vector<std::int64_t> position_ids = {};  ///< [rows, length]; 0, 1, 2, … and from 0 again at each document; counts on through the padding
+  std::vector<std::int64_t> lengths = {};       ///< [rows]; real tokens in each row
+  std::vector<std::int64_t> numbers = {};       ///< [rows]; `Sample::number`, or `filler_number`
   /// [rows] when any row holds several documents, else empty. Each row: ascending starts, the first 0, the last below its real length.
-  std::vector<std::vector<std::int64_t>> document_starts;
+  std::vector<std::vector<std::int64_t>> document_starts = {};
 };
 
 /// Labels that count in the loss.

@@ -212,4 +212,30 @@ Variable attention(Tape& tape, const Variable& query_BTHC, const Variable& key_B
   return output;
 }
 
+at::Tensor decode_attention(const at::Tensor& query_B1HC, const at::Tensor& key_BSKC, const at::Tensor& value_BSKC,
+                            const std::vector<std::int64_t>& lengths, const AttentionOptions& options) {
+  const std::int64_t batch = query_B1HC.size(0), heads = query_B1HC.size(2), value_dim = value_BSKC.size(3);
+  at::Tensor output = at::empty({batch, heads * value_dim}, query_B1HC.options());
+  with_kernel_type(query_B1HC, [&]<class T>(T) {
+    cpu::decode_attention<T>({.batch = batch,
+                              .heads = heads,
+                              .key_heads = key_BSKC.size(2),
+                              .head_dim = query_B1HC.size(3),
+                              .value_dim = value_dim,
+                              .scale = static_cast<float>(options.scale),
+                              .softcap = static_cast<float>(options.soft_cap.value_or(0.0)),
+                              .window = options.sliding_window.value_or(0),
+                              .lengths = lengths.data(),
+                              .query = kernel_data<const T>(query_B1HC),
+                              .query_strides = strides_of(query_B1HC),
+                              .key = kernel_data<const T>(key_BSKC),
+                              .key_strides = strides_of(key_BSKC),
+                              .value = kernel_data<const T>(value_BSKC),
+                              .value_strides = strides_of(value_BSKC),
+                              .output = kernel_data<T>(output),
+                              .output_strides = {heads * value_dim, 0, value_dim}});
+  });
+  return output;
+}
+
 }  // namespace tessera::ops

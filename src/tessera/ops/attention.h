@@ -28,4 +28,9 @@ struct AttentionOptions {
 /// in fp64 a composite that has one.
 Variable attention(Tape& tape, const Variable& query_BTHC, const Variable& key_BSKC, const Variable& value_BSKC, const AttentionOptions& options);
 
+/// One new query per row over cached keys and values: query [B, 1, H, C], key and value [B, S, K, C] of which the first lengths[b] are valid, the query
+/// being the last of them. Output [B, H·C]. For generation; bound by reading the cache.
+at::Tensor decode_attention(const at::Tensor& query_B1HC, const at::Tensor& key_BSKC, const at::Tensor& value_BSKC,
+                            const std::vector<std::int64_t>& lengths, const AttentionOptions& options);
+
 }  // namespace tessera::ops

@@ -32,7 +32,7 @@ struct PatternGroup {
 
 /// Which parameters get multipliers of their own. By default none: everything decays, as in torch.
 struct GroupOptions {
-  std::vector<PatternGroup> patterns;  ///< the first that matches counts
+  std::vector<PatternGroup> patterns = {};  ///< the first that matches counts
   bool decay_groups = false;           ///< biases and one-dimensional tensors (norms) do not decay, whatever the patterns say
 };
 
@@ -40,7 +40,7 @@ struct AdamOptions {
   AdamKind kind = AdamKind::AdamW;
   std::array<double, 2> betas = {0.9, 0.999};
   double epsilon = 1e-8;
-  GroupOptions groups;
+  GroupOptions groups = {};
 };
 
 /// The numbers of one step.

@@ -35,16 +35,16 @@ struct Schedule {
 /// What a recipe may leave out.
 struct ScheduleRequest {
   DecayStyle decay_style = DecayStyle::Cosine;
-  std::optional<std::int64_t> warmup_steps;  ///< min(1000, total_steps / 10)
-  std::optional<std::int64_t> decay_steps;   ///< total_steps
-  std::optional<double> init_lr;             ///< 0.1 × learning_rate
-  std::optional<double> max_lr;              ///< learning_rate
-  std::optional<double> min_lr;              ///< 0.01 × learning_rate
-  std::optional<std::int64_t> wsd_decay_steps;
-  std::optional<WsdDecayStyle> wsd_decay_style;
-  std::optional<double> start_weight_decay;        ///< weight_decay
-  std::optional<double> end_weight_decay;          ///< weight_decay
-  std::optional<std::int64_t> weight_decay_steps;  ///< total_steps
+  std::optional<std::int64_t> warmup_steps = {};  ///< min(1000, total_steps / 10)
+  std::optional<std::int64_t> decay_steps = {};   ///< total_steps
+  std::optional<double> init_lr = {};             ///< 0.1 × learning_rate
+  std::optional<double> max_lr = {};              ///< learning_rate
+  std::optional<double> min_lr = {};              ///< 0.01 × learning_rate
+  std::optional<std::int64_t> wsd_decay_steps = {};
+  std::optional<WsdDecayStyle> wsd_decay_style = {};
+  std::optional<double> start_weight_decay = {};        ///< weight_decay
+  std::optional<double> end_weight_decay = {};          ///< weight_decay
+  std::optional<std::int64_t> weight_decay_steps = {};  ///< total_steps
   WeightDecayStyle weight_decay_style = WeightDecayStyle::Constant;
 };
 

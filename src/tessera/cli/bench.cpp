@@ -1,0 +1,142 @@
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include <chrono>
+#include <memory>
+
+#include "tessera/cli/cli.h"
+#include "tessera/core/error.h"
+#include "tessera/core/json.h"
+#include "tessera/core/memory.h"
+#include "tessera/core/random.h"
+#include "tessera/core/terminal.h"
+#include "tessera/generate/generator.h"
+#include "tessera/model/config.h"
+#include "tessera/model/summary.h"
+#include "tessera/train/peak.h"
+#include "tessera/train/step.h"
+
+namespace tessera::cli {
+namespace {
+
+struct Options {
+  std::filesystem::path model;
+  std::string dtype = "float32";
+  std::int64_t batch = 4;
+  std::int64_t length = 256;
+  std::int64_t steps = 5;
+  std::int64_t tokens = 64;
+  bool json = false;
+};
+
+DType dtype_of(const std::string& name) {
+  const auto dtype = dtype_from_torch(name);
+  if (dtype != DType::F32 && dtype != DType::BF16)
+    throw UserError({"--dtype", "\"" + name + "\" is not a dtype to compute in", "", "use float32 or bfloat16"});
+  return *dtype;
+}
+
+double gib(std::uint64_t bytes) { return static_cast<double>(bytes) / (1024.0 * 1024.0 * 1024.0); }
+
+double seconds_of(const auto& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// Random tokens, every position a label.
+data::Batch random_batch(std::int64_t rows, std::int64_t length, std::int64_t vocab_size) {
+  data::Batch batch{.rows = rows, .length = length};
+  const CounterRandom random(0, "bench", std::uint64_t{0});
+  for (std::int64_t i = 0; i < rows * length; ++i) {
+    batch.input_ids.push_back(static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(vocab_size), static_cast<std::uint64_t>(2 * i))));
+    batch.labels.push_back(static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(vocab_size), static_cast<std::uint64_t>(2 * i + 1))));
+    batch.position_ids.push_back(i % length);
+  }
+  for (std::int64_t row = 0; row < rows; ++row) {
+    batch.lengths.push_back(length);
+    batch.numbers.push_back(row);
+  }
+  return batch;
+}
+
+int bench_train(const Options& options) {
+  const DType dtype = dtype_of(options.dtype);
+  const model::ModelSpec spec = model::read_model_spec(options.model);
+  model::CausalLM model = model::CausalLM::from_config(spec, 0, {.dtype = dtype, .trainable = true});
+  optim::Optimizer optimizer(*model.store, {});
+  const std::vector<data::Batch> batches{random_batch(options.batch, options.length, spec.vocab_size)};
+  ProgressBar bar("steps", static_cast<std::uint64_t>(options.steps + 1));
+  double best = 1e30, total = 0.0;
+  for (std::int64_t step = 0; step <= options.steps; ++step) {
+    const double seconds =
+        seconds_of([&] { train::training_step(model, optimizer, batches, static_cast<std::uint64_t>(step), {.learning_rate = 1e-5}, 1.0); });
+    bar.advance(1);
+    if (step == 0) continue;  // the first one touches the memory
+    best = std::min(best, seconds);
+    total += seconds;
+  }
+  bar.clear();
+  const double peak = train::measured_matmul_peak(dtype == DType::BF16 ? at::kBFloat16 : at::kFloat);
+  const auto tokens = static_cast<double>(options.batch * options.length);
+  const double share = model::flops_per_token(spec, options.length) * tokens / best / peak;
+  const double mean = total / static_cast<double>(options.steps);
+  if (options.json) {
+    fmt::print("{}\n", OrderedJson{{"tokens_per_second", tokens / mean},
+                                   {"best_tokens_per_second", tokens / best},
+                                   {"seconds_per_step", mean},
+                                   {"peak_memory_gib", gib(peak_resident_bytes())},
+                                   {"matmul_peak_gflops", peak / 1e9},
+                                   {"peak_share", share}}
+                           .dump(1));
+  } else {
+    fmt::print("tokens/s      {:.1f} (best step {:.1f})\npeak memory   {:.2f} GiB\nmatmul peak   {:.1f} GFLOP/s, the best step reaches {:.1f} %\n", tokens / mean,
+               tokens / best, gib(peak_resident_bytes()), peak / 1e9, 100.0 * share);
+  }
+  return 0;
+}
+
+int bench_generate(const Options& options) {
+  const model::ModelSpec spec = model::read_model_spec(options.model);
+  const model::CausalLM model = model::CausalLM::from_config(spec, 0, {.dtype = dtype_of(options.dtype)});
+  std::vector<data::TokenId> prompt;
+  for (data::TokenId i = 0; i < 16; ++i) prompt.push_back(i % static_cast<data::TokenId>(spec.vocab_size));
+  const generate::Generator generator(model);
+  generator.generate(prompt, {.max_new_tokens = 4, .sampling = {}, .stop = {}});  // touches the weights
+  const generate::Generation result = generator.generate(prompt, {.max_new_tokens = options.tokens, .sampling = {}, .stop = {}});
+  const double rate = static_cast<double>(result.ids.size() - 1) / result.decode_seconds;
+  const std::int64_t bytes = model.store->table().num_elements() * static_cast<std::int64_t>(size_of(dtype_of(options.dtype)));
+  const double bandwidth = static_cast<double>(bytes) * rate / 1e9;
+  if (options.json) {
+    fmt::print("{}\n", OrderedJson{{"tokens_per_second", rate}, {"weight_gigabytes_per_second", bandwidth}, {"peak_memory_gib", gib(peak_resident_bytes())}}.dump(1));
+  } else {
+    fmt::print("tokens/s      {:.1f} (weights read at {:.1f} GB/s)\npeak memory   {:.2f} GiB\n", rate, bandwidth, gib(peak_resident_bytes()));
+  }
+  return 0;
+}
+
+CLI::App* add_bench_command(CLI::App& bench, const std::string& name, const std::string& description, Options& options) {
+  CLI::App* parser = bench.add_subcommand(name, description);
+  parser->add_option("MODEL", options.model, "Model directory or config.json; weights are random")->required();
+  parser->add_option("--dtype", options.dtype, "float32 or bfloat16")->capture_default_str();
+  parser->add_flag("--json", options.json, "Print one JSON document");
+  return parser;
+}
+
+}  // namespace
+
+Command add_bench(CLI::App& program) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* parser = program.add_subcommand("bench", "Measure training and generation on random weights");
+  parser->require_subcommand(1);
+  CLI::App* train = add_bench_command(*parser, "train", "Training steps: tokens/s, memory, share of the matrix-product peak", *options);
+  train->add_option("--batch", options->batch, "Rows of a microbatch")->capture_default_str()->check(CLI::PositiveNumber);
+  train->add_option("--length", options->length, "Tokens of a row")->capture_default_str()->check(CLI::PositiveNumber);
+  train->add_option("--steps", options->steps, "Steps to time after the first")->capture_default_str()->check(CLI::PositiveNumber);
+  CLI::App* generate = add_bench_command(*parser, "generate", "Greedy decoding of one sequence: tokens/s", *options);
+  generate->add_option("--tokens", options->tokens, "Tokens to generate")->capture_default_str()->check(CLI::Range(2, 1 << 20));
+  parser->footer("example:\n  tessera bench train SmolLM2-135M-Instruct --batch 4 --length 256 --dtype float32 --json");
+  return {parser, [train, options] { return train->parsed() ? bench_train(*options) : bench_generate(*options); }};
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,112 @@
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "tessera/cli/cli.h"
+#include "tessera/core/error.h"
+#include "tessera/core/file.h"
+#include "tessera/core/json.h"
+#include "tessera/core/terminal.h"
+#include "tessera/data/tokenizer/tokenizer.h"
+#include "tessera/generate/evaluate.h"
+#include "tessera/model/causal_lm.h"
+
+namespace tessera::cli {
+namespace {
+
+struct Options {
+  std::filesystem::path model;
+  std::filesystem::path text;
+  std::string documents;
+  std::string dtype = "auto";
+  std::int64_t sequence_length = 0;
+  std::int64_t max_tokens = 0;
+  bool json = false;
+};
+
+std::optional<DType> dtype_of(const std::string& name) {
+  if (name == "auto") return std::nullopt;
+  const auto dtype = dtype_from_torch(name);
+  if (dtype != DType::F32 && dtype != DType::BF16 && dtype != DType::F64)
+    throw UserError({"--dtype", "\"" + name + "\" is not a dtype to compute in", "", "use auto, float32, bfloat16 or float64"});
+  return dtype;
+}
+
+/// Each document with BOS before it.
+std::vector<std::vector<data::TokenId>> document_ids(const data::Tokenizer& tokenizer, std::string_view text, const std::string& separator) {
+  const auto bos = tokenizer.special_tokens().bos;
+  if (!bos) throw UserError({"--documents", "the tokenizer has no BOS token to put before each document", "", "leave --documents out"});
+  std::vector<std::vector<data::TokenId>> documents;
+  for (const std::string& document : generate::split_documents(text, separator)) {
+    std::vector<data::TokenId> ids = tokenizer.encode(document, false);
+    ids.insert(ids.begin(), *bos);
+    documents.push_back(std::move(ids));
+  }
+  return documents;
+}
+
+void cut(std::vector<std::vector<data::TokenId>>& documents, std::int64_t max_tokens) {
+  for (auto& document : documents) {
+    const auto keep = std::min<std::int64_t>(max_tokens, static_cast<std::int64_t>(document.size()));
+    document.resize(static_cast<std::size_t>(keep));
+    max_tokens -= keep;
+  }
+}
+
+generate::Evaluation evaluate(const Options& options) {
+  const data::Tokenizer tokenizer = data::load_tokenizer(options.model);
+  const std::string text = read_text_file(options.text);
+  const bool by_document = !options.documents.empty();
+  std::vector<std::vector<data::TokenId>> documents =
+      by_document ? document_ids(tokenizer, text, options.documents) : std::vector{tokenizer.encode(text, false)};
+  if (options.max_tokens > 0) cut(documents, options.max_tokens);
+  std::size_t tokens = 0;
+  for (const auto& document : documents) tokens = std::max(tokens, document.size());
+  if (tokens < 2) throw UserError({options.text.string(), "fewer than two tokens", "the loss is that of predicting each next token", "give a longer text"});
+  const model::CausalLM model = model::CausalLM::from_pretrained(options.model, {.dtype = dtype_of(options.dtype)});
+  const std::int64_t longest = model.spec.max_position_embeddings;
+  const std::int64_t length = options.sequence_length > 0 ? options.sequence_length : std::min<std::int64_t>(longest, 2048);
+  if (length > longest)
+    throw UserError({"--seq-length", fmt::format("{} is more than the model's {} positions", length, longest), "", ""});
+  std::unique_ptr<ProgressBar> progress;
+  const auto told = [&](std::int64_t done, std::int64_t total) {
+    if (!progress) progress = std::make_unique<ProgressBar>("evaluating", static_cast<std::uint64_t>(total));
+    progress->update(static_cast<std::uint64_t>(done));
+  };
+  return by_document ? generate::evaluate_documents(model, documents, length, told) : generate::evaluate_windows(model, documents[0], length, told);
+}
+
+int eval(const Options& options) {
+  const generate::Evaluation result = evaluate(options);
+  const double rate = result.seconds > 0.0 ? static_cast<double>(result.num_tokens) / result.seconds : 0.0;
+  if (options.json) {
+    fmt::print("{}\n", OrderedJson{{"mean_nll", result.mean()},
+                                   {"tokens", result.num_tokens},
+                                   {"documents", result.num_documents},
+                                   {"perplexity", result.perplexity()},
+                                   {"tokens_per_second", rate}}
+                           .dump(1));
+  } else {
+    fmt::print("mean negative log-likelihood  {:.6f}\nperplexity                    {:.4f}\ntokens                        {}\ntokens/s                      {:.1f}\n",
+               result.mean(), result.perplexity(), result.num_tokens, rate);
+  }
+  return 0;
+}
+
+}  // namespace
+
+Command add_eval(CLI::App& program) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* parser = program.add_subcommand("eval", "Mean negative log-likelihood and perplexity of a text");
+  parser->add_option("MODEL", options->model, "Hugging Face model directory")->required();
+  parser->add_option("--text", options->text, "Text file")->required();
+  parser->add_option("--seq-length", options->sequence_length, "Positions of one window (default: the model's, at most 2048)")->check(CLI::PositiveNumber);
+  parser->add_option("--max-tokens", options->max_tokens, "Use so many tokens of the text")->check(CLI::PositiveNumber);
+  parser->add_option("--documents", options->documents, "Separator of documents: each is evaluated from its own start, BOS first");
+  parser->add_option("--dtype", options->dtype, "auto (the checkpoint's), float32, bfloat16 or float64")->capture_default_str();
+  parser->add_flag("--json", options->json, "Print one JSON document");
+  parser->footer("example:\n  tessera eval SmolLM2-135M-Instruct --text book.txt --seq-length 1024 --json");
+  return {parser, [options] { return eval(*options); }};
+}
+
+}  // namespace tessera::cli

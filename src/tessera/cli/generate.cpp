@@ -1,0 +1,106 @@
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+
+#include "tessera/cli/cli.h"
+#include "tessera/core/error.h"
+#include "tessera/core/json.h"
+#include "tessera/data/template/chat.h"
+#include "tessera/data/tokenizer/tokenizer.h"
+#include "tessera/generate/generator.h"
+#include "tessera/model/causal_lm.h"
+
+namespace tessera::cli {
+namespace {
+
+struct Options {
+  std::filesystem::path model;
+  std::string prompt;
+  std::string chat;
+  std::string system;
+  std::string dtype = "auto";
+  generate::GenerationOptions generation;
+  bool stream = false;
+  bool json = false;
+};
+
+std::optional<DType> dtype_of(const std::string& name) {
+  if (name == "auto") return std::nullopt;
+  const auto dtype = dtype_from_torch(name);
+  if (dtype != DType::F32 && dtype != DType::BF16)
+    throw UserError({"--dtype", "\"" + name + "\" is not a dtype to compute in", "", "use auto, float32 or bfloat16"});
+  return dtype;
+}
+
+/// A plain prompt as the tokenizer encodes a text of its own; a chat message through the chat template.
+std::vector<data::TokenId> prompt_ids(const data::Tokenizer& tokenizer, const Options& options, bool is_chat) {
+  if (!is_chat) return tokenizer.encode(options.prompt, true);
+  OrderedJson messages = OrderedJson::array();
+  if (!options.system.empty()) messages.push_back({{"role", "system"}, {"content", options.system}});
+  messages.push_back({{"role", "user"}, {"content", options.chat}});
+  return tokenizer.encode(data::render_chat(tokenizer, messages, true), false);
+}
+
+double rate(std::size_t tokens, double seconds) { return seconds > 0.0 ? static_cast<double>(tokens) / seconds : 0.0; }
+
+void print_json(const std::vector<data::TokenId>& prompt, const generate::Generation& result, const data::Tokenizer& tokenizer) {
+  const std::size_t decoded = result.ids.empty() ? 0 : result.ids.size() - 1;
+  fmt::print("{}\n", OrderedJson{{"prompt_ids", prompt},
+                                 {"ids", result.ids},
+                                 {"text", tokenizer.decode(result.ids, true)},
+                                 {"stopped", result.stopped},
+                                 {"prompt_tokens_per_second", rate(prompt.size(), result.prompt_seconds)},
+                                 {"tokens_per_second", rate(decoded, result.decode_seconds)}}
+                         .dump(1));
+}
+
+int generate(const CLI::App& parser, Options& options) {
+  const data::Tokenizer tokenizer = data::load_tokenizer(options.model);
+  const model::CausalLM model = model::CausalLM::from_pretrained(options.model, {.dtype = dtype_of(options.dtype)});
+  const std::vector<data::TokenId> prompt = prompt_ids(tokenizer, options, parser.count("--chat") > 0);
+  options.generation.stop = tokenizer.end_of_generation();
+  data::IncrementalDecoder decoder(tokenizer, true);
+  const bool streams = options.stream && !options.json;
+  const auto told = [&](data::TokenId id) {
+    if (streams) fmt::print("{}", decoder.push(id));
+    std::fflush(stdout);
+    return true;
+  };
+  const generate::Generation result = generate::Generator(model).generate(prompt, options.generation, told);
+  if (options.json) {
+    print_json(prompt, result, tokenizer);
+  } else {
+    fmt::print("{}\n", streams ? decoder.finish() : tokenizer.decode(result.ids, true));
+    fmt::print(stderr, "{} prompt tokens at {:.1f}/s, {} new tokens at {:.1f}/s{}\n", prompt.size(), rate(prompt.size(), result.prompt_seconds),
+               result.ids.size(), rate(result.ids.size() - 1, result.decode_seconds), result.stopped ? "" : " (stopped at --max-new-tokens)");
+  }
+  return 0;
+}
+
+}  // namespace
+
+Command add_generate(CLI::App& program) {
+  const auto options = std::make_shared<Options>();
+  generate::SamplingOptions& sampling = options->generation.sampling;
+  CLI::App* parser = program.add_subcommand("generate", "Continue a prompt or answer a chat message");
+  parser->add_option("MODEL", options->model, "Hugging Face model directory")->required();
+  CLI::Option_group* input = parser->add_option_group("input", "exactly one of");
+  input->add_option("--prompt", options->prompt, "Text to continue");
+  input->add_option("--chat", options->chat, "A user's message; the model's chat template is applied");
+  input->require_option(1);
+  parser->add_option("--system", options->system, "System message of --chat (default: the template's own)");
+  parser->add_option("--max-new-tokens", options->generation.max_new_tokens, "Tokens to generate at most")->capture_default_str()->check(CLI::PositiveNumber);
+  parser->add_option("--temperature", sampling.temperature, "0: greedy; larger: more random")->capture_default_str();
+  parser->add_option("--top-k", sampling.top_k, "Choose among the k likeliest tokens; 0: all")->capture_default_str();
+  parser->add_option("--top-p", sampling.top_p, "Choose among the likeliest tokens that reach this probability")->capture_default_str();
+  parser->add_option("--repetition-penalty", sampling.repetition_penalty, "Above 1 makes repeated tokens less likely")->capture_default_str();
+  parser->add_option("--seed", sampling.seed, "Of the random choices")->capture_default_str();
+  parser->add_option("--dtype", options->dtype, "auto (the checkpoint's), float32 or bfloat16")->capture_default_str();
+  parser->add_flag("--stream", options->stream, "Print the text as it grows");
+  parser->add_flag("--json", options->json, "Print ids, text and speed as one JSON document");
+  parser->footer("example:\n  tessera generate SmolLM2-135M-Instruct --chat \"What is the capital of France?\" --stream");
+  return {parser, [parser, options] { return generate(*parser, *options); }};
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tessera/config/recipe.h"
+
+namespace tessera::cli {
+
+/// RECIPE.yaml and the overrides after it, as `train` and `check` take them.
+struct RecipeArguments {
+  std::filesystem::path path;
+  CLI::App* parser = nullptr;  ///< what it did not recognise are the overrides
+};
+std::shared_ptr<RecipeArguments> add_recipe_arguments(CLI::App& parser);
+
+/// Reads the recipe with its overrides.
+config::LoadedRecipe load(const RecipeArguments& arguments);
+/// The variables that ${…} in recipes may name.
+config::Environment process_environment();
+
+}  // namespace tessera::cli

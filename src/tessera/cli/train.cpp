@@ -1,0 +1,62 @@
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <memory>
+
+#include "tessera/cli/cli.h"
+#include "tessera/cli/recipe_arguments.h"
+#include "tessera/core/json.h"
+#include "tessera/core/logging.h"
+#include "tessera/core/text.h"
+#include "tessera/train/run.h"
+
+namespace tessera::cli {
+namespace {
+
+void print_summary(const train::RunSummary& s) {
+  fmt::print("steps         {} to {} of {}\n", s.first_step + 1, s.last_step, s.total_steps);
+  fmt::print("loss          {:.4f} -> {:.4f}\n", s.first_loss, s.last_loss);
+  if (s.validation_loss) fmt::print("validation    {:.4f}\n", *s.validation_loss);
+  fmt::print("tokens/s      {:.1f}\n", s.tokens_per_second);
+  fmt::print("peak memory   {:.2f} GiB\n", s.peak_memory_gib);
+  fmt::print("first step    {:.2f} s after the start\n", s.seconds_to_first_step);
+  if (s.checkpoint) fmt::print("checkpoint    {}\n", s.checkpoint->string());
+}
+
+OrderedJson to_json(const train::RunSummary& s) {
+  OrderedJson json{{"first_step", s.first_step},
+                   {"last_step", s.last_step},
+                   {"total_steps", s.total_steps},
+                   {"first_loss", s.first_loss},
+                   {"last_loss", s.last_loss},
+                   {"tokens_per_second", s.tokens_per_second},
+                   {"peak_memory_gib", s.peak_memory_gib},
+                   {"seconds_to_first_step", s.seconds_to_first_step},
+                   {"interrupted", s.interrupted}};
+  json["validation_loss"] = s.validation_loss ? OrderedJson(*s.validation_loss) : OrderedJson(nullptr);
+  json["checkpoint"] = s.checkpoint ? OrderedJson(s.checkpoint->string()) : OrderedJson(nullptr);
+  return json;
+}
+
+int train(const RecipeArguments& arguments, bool json) {
+  const config::LoadedRecipe recipe = load(arguments);
+  for (const std::string& note : recipe.notes) log::note(std::string_view(note));
+  const train::RunSummary summary = train::train(recipe, process_environment());
+  json ? fmt::print("{}\n", to_json(summary).dump(1)) : print_summary(summary);
+  return 0;
+}
+
+}  // namespace
+
+Command add_train(CLI::App& program) {
+  const auto json = std::make_shared<bool>(false);
+  CLI::App* parser = program.add_subcommand("train", "Fine-tune or pre-train a model as a recipe says");
+  const auto arguments = add_recipe_arguments(*parser);
+  parser->add_flag("--json", *json, "Print the summary as one JSON document");
+  parser->footer(
+      "SIGINT and SIGTERM end the current step, save a checkpoint and exit with 0.\n\nexample:\n"
+      "  tessera train finetune.yaml --optimizer.lr 2e-5 --step_scheduler.max_steps=100 --checkpoint.restore_from LATEST");
+  return {parser, [arguments, json] { return train(*arguments, *json); }};
+}
+
+}  // namespace tessera::cli

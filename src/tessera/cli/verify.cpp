@@ -1,0 +1,96 @@
+#include "tessera/train/verify.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "tessera/cli/cli.h"
+#include "tessera/core/error.h"
+#include "tessera/core/json.h"
+
+namespace tessera::cli {
+namespace {
+
+struct Options {
+  std::filesystem::path directory;
+  std::string dtype = "float32";
+  std::string activation_checkpointing = "false";
+  std::int64_t steps = 10;
+  std::int64_t local_batch_size = 0;
+  bool json = false;
+  bool all = false;
+};
+
+train::VerifyOptions to_train(const Options& options) {
+  train::VerifyOptions result{.steps = options.steps};
+  const auto dtype = dtype_from_torch(options.dtype);
+  if (!dtype || (*dtype != DType::F32 && *dtype != DType::BF16 && *dtype != DType::F64))
+    throw UserError({"--dtype", "\"" + options.dtype + "\" is not a dtype to verify in", "", "use float32, bfloat16 or float64"});
+  result.dtype = *dtype;
+  if (options.local_batch_size > 0) result.local_batch_size = options.local_batch_size;
+  if (options.activation_checkpointing == "selective") result.activation_checkpointing = model::ActivationCheckpointing::Selective;
+  if (options.activation_checkpointing == "true" || options.activation_checkpointing == "full")
+    result.activation_checkpointing = model::ActivationCheckpointing::Full;
+  return result;
+}
+
+void print_comparison(const train::Comparison& comparison) {
+  fmt::print("{:<64} error {:9.2e}  allowed {:8.1e}  {}\n", comparison.name, comparison.error, comparison.tolerance,
+             comparison.passed() ? "ok" : "FAILED");
+}
+
+/// The worst gradient and the worst traced step stand for their kind unless --all asks for every one; failures are always shown.
+void print_table(const train::Verification& verification, bool all) {
+  const auto worst = [&](const std::string& kind, const auto& belongs) {
+    const train::Comparison* found = nullptr;
+    int count = 0;
+    for (const train::Comparison& comparison : verification.comparisons) {
+      if (!belongs(comparison.name)) continue;
+      ++count;
+      if (all || !comparison.passed()) print_comparison(comparison);
+      if (found == nullptr || !(comparison.error <= found->error)) found = &comparison;
+    }
+    if (found != nullptr && !all && found->passed())
+      print_comparison({count == 1 ? found->name : fmt::format("largest of {} {} ({})", count, kind, found->name), found->error, found->tolerance});
+  };
+  worst("logits", [](const std::string& name) { return name == "logits"; });
+  worst("loss", [](const std::string& name) { return name == "loss"; });
+  worst("gradients", [](const std::string& name) { return name.starts_with("gradient of "); });
+  worst("traced losses", [](const std::string& name) { return name.starts_with("step ") && name.ends_with(" loss"); });
+  worst("traced norms", [](const std::string& name) { return name.starts_with("step ") && name.ends_with(" grad_norm"); });
+}
+
+int verify(const Options& options) {
+  const train::Verification verification = train::verify_golden(options.directory, to_train(options));
+  if (options.json) {
+    OrderedJson comparisons = OrderedJson::array();
+    for (const train::Comparison& c : verification.comparisons)
+      comparisons.push_back({{"name", c.name}, {"error", c.error}, {"tolerance", c.tolerance}, {"passed", c.passed()}});
+    fmt::print("{}\n", OrderedJson{{"passed", verification.passed()}, {"comparisons", comparisons}}.dump(1));
+  } else {
+    print_table(verification, options.all);
+    fmt::print("{}: {}\n", options.directory.string(), verification.passed() ? "passed" : "FAILED");
+  }
+  return verification.passed() ? 0 : 1;
+}
+
+}  // namespace
+
+Command add_verify(CLI::App& program) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* parser = program.add_subcommand("verify", "Compare logits, gradients and ten AdamW steps with a golden directory");
+  parser->add_option("DIR", options->directory, "Directory with config.json, model.safetensors, golden.safetensors and golden.json")->required();
+  parser->add_option("--dtype", options->dtype, "float32, bfloat16 or float64")->capture_default_str();
+  parser->add_option("--steps", options->steps, "AdamW steps to follow")->capture_default_str()->check(CLI::NonNegativeNumber);
+  parser->add_option("--step_scheduler.local_batch_size", options->local_batch_size, "Rows of a microbatch (default: all)")->check(CLI::PositiveNumber);
+  parser->add_option("--distributed.activation_checkpointing", options->activation_checkpointing, "false, true, full or selective")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"false", "true", "full", "selective"}));
+  parser->add_flag("--all", options->all, "Print every comparison");
+  parser->add_flag("--json", options->json, "Print one JSON document");
+  parser->footer("Exits with 1 when a difference is past its tolerance.\n\nexample:\n  tessera verify tests/data/goldens/qwen3 --step_scheduler.local_batch_size 5");
+  return {parser, [options] { return verify(*options); }};
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "tessera/generate/key_value_cache.h"
+#include "tessera/generate/sampling.h"
+#include "tessera/model/causal_lm.h"
+
+namespace tessera::generate {
+
+struct GenerationOptions {
+  std::int64_t max_new_tokens = 128;
+  SamplingOptions sampling;
+  std::vector<data::TokenId> stop;  ///< generation ends after any of these (it is part of the result)
+};
+
+struct Generation {
+  std::vector<data::TokenId> ids;  ///< the new tokens
+  bool stopped = false;            ///< by a stop token, not by the limit
+  double prompt_seconds = 0.0;
+  double decode_seconds = 0.0;     ///< of all tokens but the first, which the prompt's pass gives
+};
+
+/// Continues token sequences with one model. The prompt is run at once, then token by token over a key/value cache.
+class Generator {
+ public:
+  /// `model` must outlive it.
+  explicit Generator(const model::CausalLM& model);
+
+  /// `told`, when given, hears of each token as it is chosen and returns false to end the generation. UserError for an empty prompt, a token outside
+  /// the vocabulary, or more tokens than the model has positions.
+  Generation generate(std::span<const data::TokenId> prompt, const GenerationOptions& options,
+                      const std::function<bool(data::TokenId)>& told = nullptr) const;
+
+ private:
+  const model::CausalLM& model_;
+};
+
+}  // namespace tessera::generate

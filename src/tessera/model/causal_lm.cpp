@@ -1,0 +1,40 @@
+#include "tessera/model/causal_lm.h"
+
+#include "tessera/formats/tensor_source.h"
+#include "tessera/model/config.h"
+#include "tessera/model/initialize.h"
+#include "tessera/model/load.h"
+
+namespace tessera::model {
+namespace {
+
+CausalLM make(const ModelSpec& spec, const CausalLMOptions& options) {
+  const DType dtype = options.dtype.value_or(default_compute_dtype(spec));
+  auto store = std::make_unique<ParameterStore>(
+      parameter_table(spec), ParameterStore::Options{.compute_dtype = dtype, .trainable = options.trainable, .frozen = options.frozen});
+  auto decoder = std::make_unique<Decoder>(spec, *store, options.decoder);
+  return {spec, std::move(store), std::move(decoder)};
+}
+
+}  // namespace
+
+DType default_compute_dtype(const ModelSpec& spec) { return spec.dtype == DType::BF16 ? DType::BF16 : DType::F32; }
+
+CausalLM CausalLM::from_pretrained(const std::filesystem::path& directory, const CausalLMOptions& options) {
+  return from_pretrained(directory, read_model_spec(directory), options);
+}
+
+CausalLM CausalLM::from_pretrained(const std::filesystem::path& directory, const ModelSpec& spec, const CausalLMOptions& options) {
+  const auto source = formats::open_huggingface_source(directory);
+  CausalLM model = make(spec, options);
+  load_weights(*model.store, *source);
+  return model;
+}
+
+CausalLM CausalLM::from_config(const ModelSpec& spec, std::uint64_t seed, const CausalLMOptions& options) {
+  CausalLM model = make(spec, options);
+  initialize_weights(*model.store, seed);
+  return model;
+}
+
+}  // namespace tessera::model

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "tessera/core/dtype.h"
+#include "tessera/model/decoder.h"
+#include "tessera/model/parameter_store.h"
+#include "tessera/model/spec.h"
+
+namespace tessera::model {
+
+struct CausalLMOptions {
+  std::optional<DType> dtype = {};                   ///< compute dtype; absent: the checkpoint's (fp16 weights compute in fp32)
+  bool trainable = false;                            ///< masters and gradients are kept
+  std::function<bool(const ParameterSpec&)> frozen = {};  ///< parameters without gradients
+  DecoderOptions decoder = {};
+};
+
+/// A model ready to run: its description, its weights, and the decoder over them.
+struct CausalLM {
+  ModelSpec spec;
+  std::unique_ptr<ParameterStore> store;
+  std::unique_ptr<Decoder> decoder;
+
+  /// A Hugging Face directory with weights. UserError for everything wrong with it.
+  static CausalLM from_pretrained(const std::filesystem::path& directory, const CausalLMOptions& options);
+  /// The same for a spec that differs from the directory's config.json (overridden fields).
+  static CausalLM from_pretrained(const std::filesystem::path& directory, const ModelSpec& spec, const CausalLMOptions& options);
+  /// Random weights that depend on (seed, parameter name) only.
+  static CausalLM from_config(const ModelSpec& spec, std::uint64_t seed, const CausalLMOptions& options);
+};
+
+/// What the model computes in when nothing else is asked: bf16 for bf16 checkpoints, fp32 otherwise.
+DType default_compute_dtype(const ModelSpec& spec);
+
+}  // namespace tessera::model

@@ -1,0 +1,232 @@
+#include "tessera/train/objects.h"
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <regex>
+
+#include "tessera/core/error.h"
+#include "tessera/core/logging.h"
+#include "tessera/config/hub.h"
+#include "tessera/data/dataset/build.h"
+#include "tessera/data/tokenizer/tokenizer.h"
+#include "tessera/formats/huggingface.h"
+#include "tessera/model/config.h"
+
+namespace tessera::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path on_disk(const std::string& name, const config::Environment& environment, const std::string& what) {
+  if (const auto path = config::find_on_disk(name, environment)) return *path;
+  throw UserError({"", fmt::format("{} \"{}\" is not on disk", what, name), "Tessera reads local files and the local hub cache; it downloads nothing",
+                   "give the path of a local copy"});
+}
+
+/// The parameters that freeze_config leaves untouched; empty when there are none.
+std::function<bool(const model::ParameterSpec&)> frozen_parameters(const config::FreezeConfig& freeze) {
+  if (!freeze.freeze_embeddings && !freeze.freeze_language_model && freeze.patterns.empty()) return nullptr;
+  std::vector<std::regex> patterns;
+  for (const std::string& pattern : freeze.patterns) patterns.emplace_back(pattern);
+  return [freeze, patterns](const model::ParameterSpec& parameter) {
+    const bool embedding = parameter.role == model::Role::Embedding || parameter.role == model::Role::PositionEmbedding;
+    if (freeze.freeze_language_model || (freeze.freeze_embeddings && embedding)) return true;
+    return std::ranges::any_of(patterns, [&](const std::regex& pattern) {
+      return std::ranges::any_of(parameter.pieces, [&](const model::Piece& piece) { return std::regex_search(piece.tensor, pattern); });
+    });
+  };
+}
+
+model::CausalLM make_model(const config::Recipe& recipe, const ModelPlan& plan) {
+  const model::CausalLMOptions options{
+      .dtype = plan.dtype,
+      .trainable = true,
+      .frozen = frozen_parameters(recipe.freeze_config),
+      .decoder = {.activation_checkpointing = to_model(recipe.distributed.activation_checkpointing), .dropout_seed = recipe.seed}};
+  if (plan.pretrained) return model::CausalLM::from_pretrained(*plan.directory, plan.spec, options);
+  return model::CausalLM::from_config(plan.spec, recipe.seed, options);
+}
+
+/// The recipe's tokenizer, else the dataset's, else the model's; none for data that brings its own tokens.
+std::optional<data::Tokenizer> find_tokenizer(const config::Recipe& recipe, const config::Dataset& dataset, const ModelPlan& plan,
+                                              const config::Environment& environment) {
+  const std::optional<config::Tokenizer>& named = dataset.tokenizer ? dataset.tokenizer : recipe.tokenizer;
+  if (named && !named->path.empty()) return data::load_tokenizer(on_disk(named->path, environment, "the tokenizer"));
+  const bool has_own_tokens = dataset.kind == config::DatasetKind::MockIterable || dataset.kind == config::DatasetKind::MockUnpacked ||
+                              dataset.kind == config::DatasetKind::MockPacked;
+  if (has_own_tokens || !plan.directory) return std::nullopt;
+  return data::load_tokenizer(*plan.directory);
+}
+
+struct LoaderRequest {
+  const config::Dataset& dataset;
+  const config::Dataloader& dataloader;
+  std::string section;
+  bool training = true;
+};
+
+std::unique_ptr<data::Loader> make_loader(const config::Recipe& recipe, const ModelPlan& plan, const config::Environment& environment,
+                                          const LoaderRequest& request) {
+  const data::DatasetContext context{.tokenizer = find_tokenizer(recipe, request.dataset, plan, environment),
+                                     .context_length = plan.spec.max_position_embeddings,
+                                     .vocab_size = plan.spec.vocab_size,
+                                     .num_threads = at::get_num_threads()};
+  std::shared_ptr<const data::Dataset> dataset = data::build_dataset(request.dataset, context, request.section);
+  log::note("{}: {}", request.section, dataset->description());
+  const std::int64_t local = request.dataloader.batch_size.value_or(recipe.step_scheduler.local_batch_size);
+  data::LoaderOptions options{.global_batch_size = request.training ? recipe.step_scheduler.global_batch_size : local,
+                              .local_batch_size = local,
+                              .seed = recipe.seed,
+                              .shuffle = request.dataloader.shuffle.value_or(request.training),
+                              .drop_last = request.training && request.dataloader.drop_last};
+  options.collate.pad_id = context.tokenizer ? context.tokenizer->special_tokens().pad.value_or(0) : 0;
+  options.collate.pad_multiple = request.dataloader.pad_seq_len_divisible.value_or(1);
+  if (request.dataloader.num_workers > 0) options.num_workers = static_cast<int>(request.dataloader.num_workers);
+  return std::make_unique<data::Loader>(std::move(dataset), options);
+}
+
+std::int64_t total_steps(const config::StepScheduler& scheduler, std::int64_t steps_per_epoch) {
+  const std::int64_t by_epochs = scheduler.num_epochs * steps_per_epoch;
+  return scheduler.max_steps ? std::min(*scheduler.max_steps, by_epochs) : by_epochs;
+}
+
+// The recipe's enumerations and the scheduler's carry the same names; each layer keeps its own.
+optim::DecayStyle to_optim(config::DecayStyle style) {
+  switch (style) {
+    case config::DecayStyle::Constant: return optim::DecayStyle::Constant;
+    case config::DecayStyle::Cosine: return optim::DecayStyle::Cosine;
+    case config::DecayStyle::Linear: return optim::DecayStyle::Linear;
+    case config::DecayStyle::InverseSquareRoot: return optim::DecayStyle::InverseSquareRoot;
+    case config::DecayStyle::WSD: return optim::DecayStyle::WSD;
+  }
+  TESSERA_ASSERT(false, "no such decay style");
+}
+optim::WsdDecayStyle to_optim(config::WsdDecayStyle style) {
+  switch (style) {
+    case config::WsdDecayStyle::Linear: return optim::WsdDecayStyle::Linear;
+    case config::WsdDecayStyle::Cosine: return optim::WsdDecayStyle::Cosine;
+    case config::WsdDecayStyle::Exponential: return optim::WsdDecayStyle::Exponential;
+    case config::WsdDecayStyle::MinusSqrt: return optim::WsdDecayStyle::MinusSqrt;
+  }
+  TESSERA_ASSERT(false, "no such decay style");
+}
+optim::WeightDecayStyle to_optim(config::WeightDecayStyle style) {
+  switch (style) {
+    case config::WeightDecayStyle::Constant: return optim::WeightDecayStyle::Constant;
+    case config::WeightDecayStyle::Linear: return optim::WeightDecayStyle::Linear;
+    case config::WeightDecayStyle::Cosine: return optim::WeightDecayStyle::Cosine;
+  }
+  TESSERA_ASSERT(false, "no such decay style");
+}
+
+optim::Schedule make_schedule(const config::LoadedRecipe& loaded, std::int64_t steps) {
+  const config::Recipe& recipe = loaded.recipe;
+  if (!recipe.lr_scheduler) return optim::constant_schedule(recipe.optimizer.lr, recipe.optimizer.weight_decay);
+  const config::LrScheduler& s = *recipe.lr_scheduler;
+  optim::ScheduleRequest request{.decay_style = to_optim(s.lr_decay_style),
+                                 .warmup_steps = s.lr_warmup_steps,
+                                 .decay_steps = s.lr_decay_steps,
+                                 .init_lr = s.init_lr,
+                                 .max_lr = s.max_lr,
+                                 .min_lr = s.min_lr,
+                                 .wsd_decay_steps = s.wsd_decay_steps,
+                                 .start_weight_decay = s.start_wd,
+                                 .end_weight_decay = s.end_wd,
+                                 .weight_decay_steps = s.wd_incr_steps,
+                                 .weight_decay_style = to_optim(s.wd_incr_style)};
+  if (s.lr_wsd_decay_style) request.wsd_decay_style = to_optim(*s.lr_wsd_decay_style);
+  ProblemList problems;
+  const optim::Schedule schedule =
+      optim::make_schedule(request, recipe.optimizer.lr, recipe.optimizer.weight_decay, steps, config::where(loaded.tree, "lr_scheduler"), problems);
+  problems.throw_if_any();
+  return schedule;
+}
+
+optim::AdamOptions adam_options(const config::Optimizer& optimizer) {
+  optim::AdamOptions options{.kind = optimizer.kind == config::OptimizerKind::AdamW ? optim::AdamKind::AdamW : optim::AdamKind::Adam,
+                             .betas = optimizer.betas,
+                             .epsilon = optimizer.eps};
+  options.groups.decay_groups = optimizer.decay_groups;
+  for (const config::ParamGroupOverride& group : optimizer.param_group_overrides)
+    options.groups.patterns.push_back({group.pattern, {group.lr_mult, group.wd_mult}});
+  return options;
+}
+
+/// The files of a model that was not loaded from a directory: its config.json, and the tokenizer's files when the recipe names one.
+checkpoint::ModelFiles make_model_files(const config::Recipe& recipe, const ModelPlan& plan, const config::Environment& environment) {
+  if (plan.pretrained) return checkpoint::model_files(*plan.directory, plan.dtype);
+  Json config = plan.config;
+  config["torch_dtype"] = std::string(torch_name(plan.dtype));
+  checkpoint::ModelFiles files{config.dump(2) + "\n", {}};
+  const std::optional<config::Tokenizer>& named = recipe.dataset->tokenizer ? recipe.dataset->tokenizer : recipe.tokenizer;
+  std::optional<fs::path> tokenizer = plan.directory;
+  if (named && !named->path.empty()) tokenizer = on_disk(named->path, environment, "the tokenizer");
+  if (tokenizer && fs::is_directory(*tokenizer)) files.copied = formats::find_tokenizer_files(*tokenizer).existing();
+  return files;
+}
+
+void refuse_unsupported(const config::LoadedRecipe& recipe, const config::Environment& environment) {
+  std::vector<Problem> problems = recipe.unsupported;
+  for (Problem& problem : config::absent_resources(recipe, environment)) problems.push_back(std::move(problem));
+  ProblemList batch_sizes;
+  config::validate_batch_sizes(recipe, 1, batch_sizes);
+  problems.insert(problems.end(), batch_sizes.problems().begin(), batch_sizes.problems().end());
+  if (!problems.empty()) throw UserError(std::move(problems));
+}
+
+}  // namespace
+
+model::ActivationCheckpointing to_model(config::ActivationCheckpointing value) {
+  switch (value) {
+    case config::ActivationCheckpointing::Off: return model::ActivationCheckpointing::None;
+    case config::ActivationCheckpointing::Full: return model::ActivationCheckpointing::Full;
+    case config::ActivationCheckpointing::Selective: return model::ActivationCheckpointing::Selective;
+  }
+  TESSERA_ASSERT(false, "no such mode");
+}
+
+ModelPlan plan_model(const config::LoadedRecipe& loaded, const config::Environment& environment) {
+  const config::Recipe& recipe = loaded.recipe;
+  ModelPlan plan;
+  plan.pretrained = recipe.model.source == config::ModelSource::Pretrained;
+  std::string where = config::where(loaded.tree, "model");
+  plan.config = Json::object();
+  if (!recipe.model.path.empty()) {
+    const fs::path path = on_disk(recipe.model.path, environment, "the model");
+    if (fs::is_directory(path)) plan.directory = path;
+    plan.config = model::read_config_json(path);
+    where = path.string();
+  }
+  plan.config.merge_patch(recipe.model.config);
+  plan.spec = model::model_spec_from_json(plan.config, where);
+  if (recipe.loss_fn.logit_softcapping > 0.0) plan.spec.final_soft_cap = recipe.loss_fn.logit_softcapping;
+  plan.dtype = recipe.model.torch_dtype.value_or(model::default_compute_dtype(plan.spec));
+  return plan;
+}
+
+TrainingObjects build_objects(const config::LoadedRecipe& loaded, const config::Environment& environment) {
+  refuse_unsupported(loaded, environment);
+  const config::Recipe& recipe = loaded.recipe;
+  ModelPlan plan = plan_model(loaded, environment);
+  TrainingObjects objects{.plan = plan,
+                          .model = {},
+                          .loader = make_loader(recipe, plan, environment, {*recipe.dataset, recipe.dataloader, "dataset", true}),
+                          .validation = {},
+                          .optimizer = nullptr,
+                          .schedule = {},
+                          .total_steps = 0,
+                          .signature = {},
+                          .model_files = make_model_files(recipe, plan, environment)};
+  for (const config::ValidationDataset& set : recipe.validation_datasets)
+    objects.validation.push_back({set.name, make_loader(recipe, plan, environment, {set.dataset, recipe.validation_dataloader, set.key, false})});
+  objects.total_steps = total_steps(recipe.step_scheduler, objects.loader->steps_per_epoch());
+  objects.schedule = make_schedule(loaded, objects.total_steps);
+  objects.model = make_model(recipe, plan);
+  objects.optimizer = std::make_unique<optim::Optimizer>(*objects.model.store, adam_options(recipe.optimizer));
+  objects.signature = checkpoint::model_signature(plan.spec, objects.model.store->table());
+  return objects;
+}
+
+}  // namespace tessera::train

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tessera/checkpoint/checkpoint.h"
+#include "tessera/config/recipe.h"
+#include "tessera/data/loader.h"
+#include "tessera/model/causal_lm.h"
+#include "tessera/optim/optimizer.h"
+#include "tessera/optim/schedule.h"
+
+namespace tessera::train {
+
+/// What a recipe says about the model, before any memory is taken.
+struct ModelPlan {
+  model::ModelSpec spec;
+  Json config;                                     ///< config.json with the recipe's overrides
+  std::optional<std::filesystem::path> directory;  ///< where weights and tokenizer come from, when that is a directory
+  DType dtype = DType::F32;                        ///< compute dtype
+  bool pretrained = true;
+};
+/// UserError with everything wrong about it.
+ModelPlan plan_model(const config::LoadedRecipe& recipe, const config::Environment& environment);
+
+/// The recipe's word for it as the decoder's.
+model::ActivationCheckpointing to_model(config::ActivationCheckpointing value);
+
+struct ValidationSet {
+  std::string name;
+  std::unique_ptr<data::Loader> loader;
+};
+
+/// Everything one run trains with.
+struct TrainingObjects {
+  ModelPlan plan;
+  model::CausalLM model;
+  std::unique_ptr<data::Loader> loader;
+  std::vector<ValidationSet> validation;
+  std::unique_ptr<optim::Optimizer> optimizer;
+  optim::Schedule schedule;
+  std::int64_t total_steps = 0;
+  checkpoint::ModelSignature signature;
+  checkpoint::ModelFiles model_files;
+};
+
+/// Refuses what `check` lists, reads data and model, and builds the rest from them. UserError for everything that stands in the way.
+TrainingObjects build_objects(const config::LoadedRecipe& recipe, const config::Environment& environment);
+
+}  // namespace tessera::train

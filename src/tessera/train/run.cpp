@@ -1,0 +1,258 @@
+#include "tessera/train/run.h"
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+#include <torch/version.h>
+
+#include <chrono>
+
+#include "tessera/checkpoint/checkpoint.h"
+#include "tessera/config/print.h"
+#include "tessera/core/error.h"
+#include "tessera/core/interrupt.h"
+#include "tessera/core/logging.h"
+#include "tessera/core/memory.h"
+#include "tessera/core/terminal.h"
+#include "tessera/core/text.h"
+#include "tessera/model/summary.h"
+#include "tessera/train/metrics.h"
+#include "tessera/train/objects.h"
+#include "tessera/train/peak.h"
+#include "tessera/train/step.h"
+#include "tessera/train/tensorboard.h"
+#include "tessera/train/validation.h"
+
+namespace tessera::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+double gib(std::uint64_t bytes) { return static_cast<double>(bytes) / (1024.0 * 1024.0 * 1024.0); }
+
+/// Where the run's metrics go: the terminal, JSON lines, TensorBoard.
+class Reporter {
+ public:
+  Reporter(const config::Recipe& recipe, std::int64_t first_step, std::int64_t total_steps)
+      : bar_("training", static_cast<std::uint64_t>(total_steps)), tensorboard_every_(recipe.step_scheduler.log_remote_every_steps) {
+    const std::string directory = !recipe.logging.directory.empty() ? recipe.logging.directory
+                                  : recipe.checkpoint.enabled       ? recipe.checkpoint.checkpoint_dir
+                                                                    : std::string();
+    if (directory.empty()) return;
+    std::filesystem::create_directories(directory);
+    training_.emplace(std::filesystem::path(directory) / "training.jsonl", first_step);
+    validation_.emplace(std::filesystem::path(directory) / "validation.jsonl", first_step);
+    if (recipe.logging.tensorboard) tensorboard_.emplace(std::filesystem::path(directory) / "tensorboard");
+  }
+
+  void step(const StepMetrics& metrics) {
+    say(log_line(metrics));
+    if (training_) training_->write(to_json(metrics));
+    if (tensorboard_ && metrics.step % tensorboard_every_ == 0)
+      tensorboard_->write(metrics.step, {{"loss", metrics.loss},
+                                         {"grad_norm", metrics.gradient_norm},
+                                         {"lr", metrics.learning_rate},
+                                         {"mem", metrics.memory_gib},
+                                         {"tps", metrics.tokens_per_second}});
+    bar_.update(static_cast<std::uint64_t>(metrics.step), fmt::format("loss {:.4f}", metrics.loss));
+  }
+
+  void validation(const std::string& name, const StepMetrics& at, const ValidationResult& result) {
+    say(fmt::format("validation {} | step {} | epoch {} | loss {:.4f} | num_label_tokens {}", name, at.step, at.epoch, result.loss, result.num_label_tokens));
+    if (validation_)
+      validation_->write({{"step", at.step}, {"epoch", at.epoch}, {"name", name}, {"val_loss", result.loss}, {"num_label_tokens", result.num_label_tokens}});
+    if (tensorboard_) tensorboard_->write(at.step, {{"val_loss/" + name, result.loss}});
+  }
+
+  void say(const std::string& text) {
+    bar_.clear();
+    log::line(std::string_view(text));
+  }
+
+ private:
+  ProgressBar bar_;
+  std::int64_t tensorboard_every_;
+  std::optional<JsonLines> training_, validation_;
+  std::optional<TensorBoardWriter> tensorboard_;
+};
+
+/// One run from its first step to its last.
+class Run {
+ public:
+  Run(const config::LoadedRecipe& loaded, const config::Environment& environment)
+      : loaded_(loaded), recipe_(loaded.recipe), start_(Clock::now()), objects_(build_objects(loaded, environment)),
+        operations_(posix_file_operations()) {
+    if (recipe_.checkpoint.enabled) open_checkpoints();
+    peak_ = measured_matmul_peak(objects_.plan.dtype == DType::BF16 ? at::kBFloat16 : at::kFloat);
+  }
+
+  RunSummary operator()() {
+    Reporter reporter(recipe_, metrics_.step, objects_.total_steps);
+    announce(reporter);
+    summary_.first_step = metrics_.step;
+    summary_.total_steps = objects_.total_steps;
+    summary_.seconds_to_first_step = seconds_since(start_);
+    while (metrics_.step < objects_.total_steps && interrupt_.signal() == 0) {
+      const data::StepBatches batches = objects_.loader->next();
+      step(batches, reporter);
+      const bool last = metrics_.step == objects_.total_steps;
+      if (validation_due(batches.ends_epoch, last)) run_validation(reporter);
+      if (interrupt_.signal() != 0 || checkpoint_due(batches.ends_epoch, last)) save(last, reporter);
+    }
+    finish(reporter);
+    return summary_;
+  }
+
+ private:
+  void open_checkpoints() {
+    const config::Checkpoint& options = recipe_.checkpoint;
+    directory_.emplace(*operations_, options.checkpoint_dir,
+                       checkpoint::DirectoryOptions{.max_shard_size = static_cast<std::uint64_t>(options.max_shard_size_bytes),
+                                                    .max_recent_checkpoints = options.max_recent_checkpoints});
+    if (!options.restore_from.empty()) restore(checkpoint::resolve_restore_from(options.checkpoint_dir, options.restore_from));
+    directory_->refuse_later_checkpoints(metrics_.step);
+  }
+
+  void restore(const std::filesystem::path& path) {
+    const config::Checkpoint& options = recipe_.checkpoint;
+    const checkpoint::Verify verify = options.verify == config::CheckpointVerify::Full   ? checkpoint::Verify::Full
+                                      : options.verify == config::CheckpointVerify::Off ? checkpoint::Verify::Off
+                                                                                        : checkpoint::Verify::Sizes;
+    const checkpoint::TrainingState state =
+        checkpoint::restore(path, objects_.signature, *objects_.model.store, options.restore_optimizer ? objects_.optimizer.get() : nullptr,
+                            {.verify = verify, .restore_optimizer = options.restore_optimizer});
+    log::note("restored {}", path.string());
+    if (!options.restore_optimizer) return;  // a new run from these weights
+    metrics_.step = state.step;
+    metrics_.epoch = state.epoch;
+    losses_ = state.losses;
+    data::restore_loader(*objects_.loader, state.loader, (path / "loader.json").string());
+    objects_.schedule = optim::resume_schedule(objects_.schedule, optim::schedule_from_json(state.scheduler, (path / "scheduler.json").string()),
+                                               resume_policy(), config::where(loaded_.tree, "lr_scheduler"));
+  }
+
+  optim::ResumeSchedule resume_policy() const {
+    if (!recipe_.lr_scheduler || recipe_.lr_scheduler->override_opt_param_scheduler) return optim::ResumeSchedule::Recipe;
+    return recipe_.lr_scheduler->use_checkpoint_opt_param_scheduler ? optim::ResumeSchedule::Checkpoint : optim::ResumeSchedule::MustAgree;
+  }
+
+  void announce(Reporter& reporter) const {
+    const model::ParameterTable& table = objects_.model.store->table();
+    reporter.say(fmt::format("{} | {} parameters | {} | {} threads | steps {} to {}", objects_.plan.spec.model_type,
+                             human_count(static_cast<double>(table.num_elements())), torch_name(objects_.plan.dtype), at::get_num_threads(),
+                             metrics_.step + 1, objects_.total_steps));
+    for (const std::string& pattern : objects_.optimizer->unmatched_patterns())
+      log::warning("optimizer.param_group_overrides: no parameter's name matches \"{}\"", pattern);
+  }
+
+  void step(const data::StepBatches& batches, Reporter& reporter) {
+    const Clock::time_point begin = Clock::now();
+    const std::int64_t completed = metrics_.step;
+    const optim::StepOptions options{.learning_rate = optim::learning_rate(objects_.schedule, completed),
+                                     .weight_decay = optim::weight_decay(objects_.schedule, completed)};
+    const StepResult result = training_step(objects_.model, *objects_.optimizer, batches.microbatches, static_cast<std::uint64_t>(completed), options,
+                                            recipe_.clip_grad_norm.max_norm);
+    const double seconds = seconds_since(begin);
+    tokens_ += result.gradients.num_tokens;
+    seconds_ += seconds;
+    metrics_ = {.step = completed + 1,
+                .epoch = batches.epoch,
+                .loss = result.gradients.loss,
+                .gradient_norm = result.gradient_norm,
+                .learning_rate = options.learning_rate,
+                .memory_gib = gib(peak_resident_bytes()),
+                .tokens_per_second = static_cast<double>(result.gradients.num_tokens) / seconds,
+                .mfu = mfu(batches, seconds),
+                .num_label_tokens = result.gradients.num_label_tokens};
+    if (completed == summary_.first_step) summary_.first_loss = metrics_.loss;
+    losses_["train_loss"] = metrics_.loss;
+    reporter.step(metrics_);
+  }
+
+  double mfu(const data::StepBatches& batches, double seconds) const {
+    double operations = 0.0;
+    for (const data::Batch& batch : batches.microbatches)
+      operations += model::flops_per_token(objects_.plan.spec, batch.length) * static_cast<double>(data::num_tokens(batch));
+    return operations / seconds / peak_;
+  }
+
+  bool validation_due(bool ends_epoch, bool last) const {
+    const auto& every = recipe_.step_scheduler.val_every_steps;
+    if (objects_.validation.empty()) return false;
+    return last || (every ? metrics_.step % *every == 0 : ends_epoch);
+  }
+
+  void run_validation(Reporter& reporter) {
+    for (ValidationSet& set : objects_.validation) {
+      const ValidationResult result = validate(objects_.model, set, [&] { return interrupt_.signal() != 0; });
+      if (interrupt_.signal() != 0) return;  // half a pass is no measurement
+      reporter.validation(set.name, metrics_, result);
+      losses_["val_loss"][set.name] = result.loss;
+      if (&set == &objects_.validation.front()) summary_.validation_loss = result.loss;
+      if (set.name == recipe_.checkpoint.best_metric_key) validation_metric_ = result.loss;
+    }
+  }
+
+  bool checkpoint_due(bool ends_epoch, bool last) const {
+    if (!directory_) return false;
+    const config::StepScheduler& scheduler = recipe_.step_scheduler;
+    const bool epoch = ends_epoch && (scheduler.save_checkpoint_every_epoch || !scheduler.ckpt_every_steps);
+    return last || epoch || (scheduler.ckpt_every_steps && metrics_.step % *scheduler.ckpt_every_steps == 0);
+  }
+
+  void save(bool last, Reporter& reporter) {
+    if (!directory_) return;
+    const config::SaveConsolidated when = recipe_.checkpoint.save_consolidated;
+    const checkpoint::SaveRequest request{
+        .store = objects_.model.store.get(),
+        .optimizer = objects_.optimizer.get(),
+        .signature = objects_.signature,
+        .model_files = objects_.model_files,
+        .state = {.epoch = metrics_.epoch,
+                  .step = metrics_.step,
+                  .loader = data::loader_state(*objects_.loader),
+                  .scheduler = optim::to_json(objects_.schedule),
+                  .rng = {{"seed", recipe_.seed}, {"step", metrics_.step}},
+                  .losses = losses_,
+                  .validation_metric = validation_metric_},
+        .config_yaml = config::print_yaml(loaded_.tree),
+        .versions = {{"tessera", TESSERA_VERSION}, {"torch", TORCH_VERSION}},
+        .consolidate = when == config::SaveConsolidated::Every || (when == config::SaveConsolidated::Final && last)};
+    summary_.checkpoint = directory_->save(request);
+    validation_metric_.reset();
+    reporter.say("saved " + summary_.checkpoint->string());
+  }
+
+  void finish(Reporter& reporter) {
+    summary_.last_step = metrics_.step;
+    summary_.last_loss = metrics_.loss;
+    summary_.tokens_per_second = seconds_ > 0.0 ? static_cast<double>(tokens_) / seconds_ : 0.0;
+    summary_.peak_memory_gib = gib(peak_resident_bytes());
+    summary_.interrupted = interrupt_.signal() != 0 && metrics_.step < objects_.total_steps;
+    if (summary_.interrupted)
+      reporter.say(fmt::format("interrupted after step {} of {}{}", metrics_.step, objects_.total_steps,
+                               directory_ ? "; continue with --checkpoint.restore_from LATEST" : "; checkpoints are off, nothing was saved"));
+  }
+
+  const config::LoadedRecipe& loaded_;
+  const config::Recipe& recipe_;
+  Clock::time_point start_;
+  InterruptGuard interrupt_;
+  TrainingObjects objects_;
+  std::unique_ptr<FileOperations> operations_;
+  std::optional<checkpoint::CheckpointDirectory> directory_;
+  double peak_ = 0.0;
+  StepMetrics metrics_;  ///< of the last step
+  Json losses_ = Json::object();
+  std::optional<double> validation_metric_;  ///< since the last save
+  std::int64_t tokens_ = 0;
+  double seconds_ = 0.0;
+  RunSummary summary_;
+};
+
+}  // namespace
+
+RunSummary train(const config::LoadedRecipe& recipe, const config::Environment& environment) { return Run(recipe, environment)(); }
+
+}  // namespace tessera::train
