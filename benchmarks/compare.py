@@ -54,11 +54,11 @@ def measure_training(command: list[str], env: dict[str, str]) -> dict[str, float
 
 
 def measure_answer(command: list[str], env: dict[str, str]) -> dict[str, float]:
-    """A command that prints one JSON object on its last line."""
+    """A command that prints one JSON object."""
     done = subprocess.run(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if done.returncode != 0:
         sys.exit(f"error: {' '.join(command)} failed\n{done.stderr[-2000:]}")
-    return json.loads(done.stdout.strip().splitlines()[-1])
+    return json.loads(done.stdout[done.stdout.index("{"):])
 
 
 def compare_training(dtype: str, threads: int, steps: int) -> dict:
@@ -77,7 +77,7 @@ def compare_training(dtype: str, threads: int, steps: int) -> dict:
 def compare_decoding(dtype: str, threads: int) -> dict:
     env = environment(threads)
     return {
-        "tessera": measure_answer([str(TESSERA), "bench", "decode", str(MODEL), "--dtype", dtype, "--tokens", "64", "--json"], env),
+        "tessera": measure_answer([str(TESSERA), "bench", "generate", str(MODEL), "--dtype", dtype, "--tokens", "64", "--json"], env),
         "peer": measure_answer([*PEER, "decode", str(MODEL), "--dtype", dtype, "--tokens", "64"], env),
     }
 

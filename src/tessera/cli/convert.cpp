@@ -1,0 +1,140 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+
+#include "tessera/cli/cli.h"
+#include "tessera/core/dtype.h"
+#include "tessera/core/error.h"
+#include "tessera/core/json.h"
+#include "tessera/core/logging.h"
+#include "tessera/core/text.h"
+#include "tessera/data/tokenizer/tokenizer.h"
+#include "tessera/formats/gguf.h"
+#include "tessera/model/convert.h"
+#include "tessera/model/gguf_config.h"
+
+namespace tessera::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using Files = std::map<std::string, std::string>;
+
+struct Options {
+  fs::path source;
+  fs::path destination;
+  fs::path tokenizer;
+  std::string dtype;
+  std::uint64_t max_shard_size = formats::kDefaultMaxShardSize;
+  bool json = false;
+};
+
+/// Removed with everything in it.
+class ScratchDirectory {
+ public:
+  ScratchDirectory() : path_((fs::temp_directory_path() / "tessera-XXXXXX").string()) {
+    if (::mkdtemp(path_.data()) == nullptr) throw Failure({path_, "cannot create a temporary directory", "", "set TMPDIR to a writable directory"});
+  }
+  ~ScratchDirectory() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  ScratchDirectory(const ScratchDirectory&) = delete;
+  ScratchDirectory& operator=(const ScratchDirectory&) = delete;
+  fs::path path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+/// What transformers' generate needs to know of the tokenizer.
+std::string generation_config(const data::Tokenizer& tokenizer) {
+  OrderedJson config{{"_from_model_config", true}};
+  const data::SpecialTokens& special = tokenizer.special_tokens();
+  if (special.bos) config["bos_token_id"] = *special.bos;
+  const std::vector<data::TokenId>& ends = tokenizer.end_of_generation();
+  if (ends.size() == 1) config["eos_token_id"] = ends[0];
+  if (ends.size() > 1) config["eos_token_id"] = ends;
+  if (special.pad) config["pad_token_id"] = *special.pad;
+  return config.dump(2) + "\n";
+}
+
+Files tokenizer_files(const fs::path& source, std::size_t context_length) {
+  const data::Tokenizer tokenizer = data::load_tokenizer(source);
+  const ScratchDirectory scratch;
+  data::save_tokenizer(tokenizer, scratch.path(), context_length);
+  Files files{{"generation_config.json", generation_config(tokenizer)}};
+  for (const fs::directory_entry& entry : fs::directory_iterator(scratch.path()))
+    files[entry.path().filename().string()] = read_text_file(entry.path());
+  return files;
+}
+
+/// The tokenizer asked for, else the one inside the source. A Hugging Face directory's own is copied by the conversion itself.
+Files files_beside_weights(const Options& options) {
+  const model::ModelFormat format = model::detect_model_format(options.source);
+  if (format != model::ModelFormat::Gguf) {
+    if (format == model::ModelFormat::Llama2c && options.tokenizer.empty())
+      log::note("llama2.c checkpoints hold no tokenizer; give one with --tokenizer to have it written too");
+    return options.tokenizer.empty() ? Files{} : tokenizer_files(options.tokenizer, 0);
+  }
+  const formats::GgufFile file(options.source);
+  if (options.tokenizer.empty() && !file.find_string("tokenizer.ggml.model")) {
+    log::note("{} holds no tokenizer; give one with --tokenizer to have it written too", options.source.string());
+    return {};
+  }
+  const auto context_length = model::gguf_config(file).value("max_position_embeddings", std::size_t{0});
+  return tokenizer_files(options.tokenizer.empty() ? options.source : options.tokenizer, context_length);
+}
+
+std::optional<DType> wanted_dtype(const std::string& name) {
+  if (name.empty() || name == "auto") return std::nullopt;
+  const auto dtype = dtype_from_torch(name);
+  if (dtype != DType::F32 && dtype != DType::BF16 && dtype != DType::F16)
+    throw UserError({"--dtype", "\"" + name + "\" is not a dtype to store weights in", "", "use auto, float32, bfloat16 or float16"});
+  return dtype;
+}
+
+int convert(const Options& options) {
+  const auto operations = posix_file_operations();
+  const model::ConvertResult result = model::convert_model(*operations, {.source = options.source,
+                                                                         .destination = options.destination,
+                                                                         .dtype = wanted_dtype(options.dtype),
+                                                                         .max_shard_size = options.max_shard_size,
+                                                                         .files = files_beside_weights(options)});
+  const auto model_type = result.config.value("model_type", std::string());
+  const std::string dtype(torch_name(result.dtype));
+  if (options.json) {
+    fmt::print("{}\n", OrderedJson{{"destination", options.destination.string()},
+                                   {"model_type", model_type},
+                                   {"dtype", dtype},
+                                   {"tensors", result.num_tensors},
+                                   {"bytes", result.num_bytes}}
+                           .dump());
+  } else {
+    fmt::print("{}: {} with {} tensors in {}, {}\n", options.destination.string(), model_type, result.num_tensors, dtype,
+               human_bytes(static_cast<double>(result.num_bytes)));
+  }
+  return 0;
+}
+
+}  // namespace
+
+Command add_convert(CLI::App& program) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* parser = program.add_subcommand("convert", "Turn a GGUF file, a llama2.c checkpoint or a model directory into a Hugging Face directory");
+  parser->add_option("SRC", options->source, "GGUF file, llama2.c .bin, or Hugging Face directory")->required();
+  parser->add_option("DST", options->destination, "Directory to create; it must not exist")->required();
+  parser->add_option("--dtype", options->dtype, "float32, bfloat16 or float16; by default what holds the source's values without loss");
+  parser->add_option("--tokenizer", options->tokenizer, "Write this tokenizer instead of the source's (any file or directory that `tokenize` reads)");
+  parser->add_option("--max-shard-size", options->max_shard_size, "Bytes of one weight file at most, e.g. 5GB")
+      ->transform(CLI::AsSizeValue(true))
+      ->capture_default_str();
+  parser->add_flag("--json", options->json, "Print one JSON document");
+  parser->footer("example:\n  tessera convert SmolLM2-135M-Instruct.Q4_1.gguf SmolLM2-135M-Instruct");
+  return {parser, [options] { return convert(*options); }};
+}
+
+}  // namespace tessera::cli
