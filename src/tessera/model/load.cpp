@@ -210,6 +210,8 @@ void check_tied_head(const ParameterTable& table, const TensorSource& source, co
 
 }  // namespace
 
+void check_weights(const ParameterTable& table, const TensorSource& source) { check(table, source, Names(table, source)); }
+
 void load_weights(ParameterStore& store, const TensorSource& source) {
   const Names names(store.table(), source);
   check(store.table(), source, names);

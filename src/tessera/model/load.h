@@ -14,4 +14,7 @@ namespace tessera::model {
 /// (one that differs is an error).
 void load_weights(ParameterStore& store, const formats::TensorSource& source);
 
+/// The check alone: it reads no weights and needs no store.
+void check_weights(const ParameterTable& table, const formats::TensorSource& source);
+
 }  // namespace tessera::model

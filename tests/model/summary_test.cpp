@@ -1,0 +1,68 @@
+#include "tessera/model/summary.h"
+
+#include <gtest/gtest.h>
+
+#include "support/support.h"
+#include "tessera/model/config.h"
+
+namespace tessera::model {
+namespace {
+
+ModelSpec golden(const std::string& name) { return read_model_spec(test::test_data("goldens/" + name)); }
+
+TEST(Summary, CountsParametersByPart) {
+  const ParameterCount tied = count_parameters(parameter_table(golden("llama_tied_llama3_rope")));
+  EXPECT_EQ(tied.embedding, 320 * 64);
+  EXPECT_EQ(tied.head, 0);
+  EXPECT_EQ(tied.total, tied.embedding + tied.blocks + 64);
+  const ParameterCount separate = count_parameters(parameter_table(golden("qwen3")));
+  EXPECT_EQ(separate.head, 320 * 64);
+}
+
+TEST(Summary, FlopsOfALlamaByHand) {
+  // 4 layers of qkv [256, 64], output [64, 128], gate_up [192, 64], down [64, 96]; head [320, 64]; 8 heads of 16.
+  const double matrices = 4.0 * (256 * 64 + 64 * 128 + 192 * 64 + 64 * 96) + 320 * 64;
+  EXPECT_DOUBLE_EQ(flops_per_token(golden("qwen3"), 32), 6.0 * matrices + 12.0 * 4 * 128 * 16);
+}
+
+TEST(Summary, ASlidingWindowSeesLess) {
+  ModelSpec spec = golden("qwen3");
+  const double full = flops_per_token(spec, 64);
+  for (LayerSpec& layer : spec.layers) layer.sliding_window = 16;
+  // On average window − window² / (2 · length) positions instead of length / 2.
+  EXPECT_DOUBLE_EQ(full - flops_per_token(spec, 64), 12.0 * 4 * 128 * (32.0 - (16.0 - 256.0 / 128.0)));
+  for (LayerSpec& layer : spec.layers) layer.sliding_window = 64;
+  EXPECT_DOUBLE_EQ(flops_per_token(spec, 64), full);
+}
+
+TEST(Summary, MemoryOfWeightsGradientsAndMoments) {
+  const ModelSpec spec = golden("qwen3");
+  const std::int64_t n = parameter_table(spec).num_elements();
+  MemoryRequest request;
+  const MemoryEstimate fp32 = estimate_memory(spec, request);
+  EXPECT_EQ(fp32.weights, 4 * n);
+  EXPECT_EQ(fp32.gradients, 4 * n);
+  EXPECT_EQ(fp32.optimizer, 8 * n);
+  request.compute_dtype = DType::BF16;
+  EXPECT_EQ(estimate_memory(spec, request).weights, 6 * n);
+  request.trainable_elements = n / 2;
+  EXPECT_EQ(estimate_memory(spec, request).optimizer, 8 * (n / 2));
+  request.training = false;
+  const MemoryEstimate inference = estimate_memory(spec, request);
+  EXPECT_EQ(inference.weights, 2 * n);
+  EXPECT_EQ(inference.gradients + inference.optimizer, 0);
+}
+
+TEST(Summary, CheckpointingKeepsFewerActivations) {
+  const ModelSpec spec = read_model_spec(test::test_data("goldens/gemma2"));
+  MemoryRequest request{.num_rows = 4, .length = 512};
+  const auto activations = [&](ActivationCheckpointing mode) {
+    request.activation_checkpointing = mode;
+    return estimate_memory(spec, request).activations;
+  };
+  EXPECT_LT(activations(ActivationCheckpointing::Full), activations(ActivationCheckpointing::Selective));
+  EXPECT_LE(activations(ActivationCheckpointing::Selective), activations(ActivationCheckpointing::None));
+}
+
+}  // namespace
+}  // namespace tessera::model
