@@ -15,7 +15,8 @@ constexpr int kChains = 20;
 #endif
 
 TESSERA_WIDEST float multiply_add(std::int64_t repeats) {
-  Wide sums[kChains] = {};
+  Wide sums[kChains];
+  for (int chain = 0; chain < kChains; ++chain) sums[chain] = Wide{} + static_cast<float>(chain);  // all different: equal chains would be merged
   const Wide factor = Wide{} + 0.999f;
   for (std::int64_t i = 0; i < repeats; ++i) {
 #pragma GCC unroll 20

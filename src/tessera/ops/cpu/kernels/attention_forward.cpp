@@ -175,20 +175,18 @@ template <class T, class O>
 void attention_forward_kernel(const AttentionForward<T, O>& args) {
   const AttentionShape& shape = args.shape;
   const TileGrid grid = tile_grid(shape);
-  const std::int64_t per_token_chunk = shape.batch * shape.key_heads * grid.head_chunks;
-  const std::int64_t items = per_token_chunk * grid.token_chunks;
+  const std::int64_t tiles = grid.token_chunks * grid.head_chunks;  // of one (row, key head): neighbours, so that they find its keys in cache
+  const std::int64_t items = shape.batch * shape.key_heads * tiles;
   if (items <= 0) return;
   const int workers = parallel_workers(items);
   const std::int64_t buffer_size = padded(ForwardBuffers::size(shape));
   const Scratch memory(workers * buffer_size);
   parallel_tasks(items, workers, [&](std::int64_t item, int worker) {
+    const std::int64_t pair = item / tiles;
     // The last tokens first: under a causal mask they see the most keys.
-    const std::int64_t token_chunk = grid.token_chunks - 1 - item / per_token_chunk;
-    const std::int64_t rest = item % per_token_chunk;
-    const std::int64_t head_chunk = rest % grid.head_chunks;
-    const std::int64_t key_head = rest / grid.head_chunks % shape.key_heads;
+    const std::int64_t token_chunk = grid.token_chunks - 1 - item % tiles / grid.head_chunks;
     QueryTile tile;
-    place_tile(shape, grid, rest / grid.head_chunks / shape.key_heads, key_head, head_chunk, token_chunk, tile);
+    place_tile(shape, grid, pair / shape.key_heads, pair % shape.key_heads, item % grid.head_chunks, token_chunk, tile);
     forward_tile(args, tile, ForwardBuffers(shape, memory.data() + worker * buffer_size));
   });
 }

@@ -12,7 +12,7 @@
 namespace tessera::ops::cpu::TESSERA_KERNEL_ISA {
 
 inline constexpr std::int64_t kKeyTile = 64;
-inline constexpr std::int64_t kMostTokens = 128;    // of a query tile
+inline constexpr std::int64_t kMostTokens = 128;    // of a query tile; half of it is a key tile, so causal tiles end together
 inline constexpr std::int64_t kMostTileRows = 256;  // (heads of one key head) × tokens of a query tile
 inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
 

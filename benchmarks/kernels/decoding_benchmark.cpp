@@ -1,0 +1,41 @@
+#include "rates.h"
+#include "tessera/ops/cpu/thin_gemm.h"
+
+/// One decoding step's products: weights larger than any cache, so the rate is that of reading them. Arguments: rows, instruction set.
+namespace tessera::ops::cpu::benchmarks {
+namespace {
+
+template <class T, class W>
+void product(benchmark::State& state, WeightOrder order, std::int64_t inputs, std::int64_t outputs) {
+  const std::int64_t rows = state.range(0);
+  const auto x = numbers<T>(rows * inputs);
+  const auto weight = numbers<W>(inputs * outputs);
+  std::vector<T> y(static_cast<std::size_t>(rows * outputs));
+  for (auto _ : state) {
+    thin_gemm(ThinGemm<T, W>{rows, inputs, outputs, x.data(), inputs, weight.data(), order, nullptr, y.data(), outputs},
+              static_cast<Isa>(state.range(1)));
+  }
+  report_bytes(state, static_cast<double>(weight.size() * sizeof(W)));
+}
+
+void shapes(benchmark::internal::Benchmark* benchmark) {
+  benchmark->UseRealTime()->ArgNames({"M", "isa"});
+  for (std::int64_t rows : {1, 4, 8}) {
+    for (Isa isa : available_isas()) benchmark->Args({rows, static_cast<std::int64_t>(isa)});
+  }
+}
+
+template <class T, class W>
+void linear(benchmark::State& state) {
+  product<T, W>(state, WeightOrder::OutIn, 576, 4 * 49152);
+}
+template <class T, class W>
+void conv1d(benchmark::State& state) {
+  product<T, W>(state, WeightOrder::InOut, 8 * 768, 4 * 3072);
+}
+BENCHMARK_TEMPLATE(linear, float, float)->Apply(shapes);
+BENCHMARK_TEMPLATE(linear, bfloat16, bfloat16)->Apply(shapes);
+BENCHMARK_TEMPLATE(conv1d, float, float)->Apply(shapes);
+
+}  // namespace
+}  // namespace tessera::ops::cpu::benchmarks
