@@ -61,6 +61,7 @@ data::Batch random_batch(std::int64_t rows, std::int64_t length, std::int64_t vo
 }
 
 int bench_train(const Options& options) {
+  keep_freed_memory();
   const DType dtype = dtype_of(options.dtype);
   const model::ModelSpec spec = model::read_model_spec(options.model);
   model::CausalLM model = model::CausalLM::from_config(spec, 0, {.dtype = dtype, .trainable = true});

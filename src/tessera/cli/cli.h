@@ -16,8 +16,15 @@ struct Command {
 };
 
 /// Each adds one subcommand to `program`.
+Command add_train(CLI::App& program);
+Command add_check(CLI::App& program);
+Command add_generate(CLI::App& program);
+Command add_eval(CLI::App& program);
+Command add_verify(CLI::App& program);
+Command add_convert(CLI::App& program);
 Command add_inspect(CLI::App& program);
 Command add_tokenize(CLI::App& program);
+Command add_bench(CLI::App& program);
 
 /// The names of all subcommands.
 std::vector<std::string> command_names();

@@ -1,5 +1,10 @@
 #include "tessera/core/memory.h"
 
+#if defined(__GLIBC__) || __has_include(<malloc.h>)
+#include <malloc.h>
+#endif
+
+#include <climits>
 #include <fstream>
 #include <string>
 
@@ -17,6 +22,13 @@ std::uint64_t status_kilobytes(const std::string& key) {
 }
 
 }  // namespace
+
+void keep_freed_memory() {
+#if defined(M_MMAP_THRESHOLD) && defined(M_TRIM_THRESHOLD)
+  ::mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most glibc takes
+  ::mallopt(M_TRIM_THRESHOLD, INT_MAX);
+#endif
+}
 
 std::uint64_t resident_bytes() { return status_kilobytes("VmRSS:"); }
 std::uint64_t peak_resident_bytes() { return status_kilobytes("VmHWM:"); }

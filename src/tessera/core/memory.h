@@ -8,4 +8,8 @@ namespace tessera {
 std::uint64_t resident_bytes();
 std::uint64_t peak_resident_bytes();
 
+/// Tells the C library to keep freed memory for the next allocation instead of returning it to the kernel, which would hand it back page by page,
+/// zeroed: training frees and allocates the same activations every step, and clearing pages was a sixth of its time. For the whole process.
+void keep_freed_memory();
+
 }  // namespace tessera

@@ -253,6 +253,9 @@ class Run {
 
 }  // namespace
 
-RunSummary train(const config::LoadedRecipe& recipe, const config::Environment& environment) { return Run(recipe, environment)(); }
+RunSummary train(const config::LoadedRecipe& recipe, const config::Environment& environment) {
+  keep_freed_memory();
+  return Run(recipe, environment)();
+}
 
 }  // namespace tessera::train
