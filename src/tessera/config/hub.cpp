@@ -27,8 +27,11 @@ fs::path repository_folder(const std::string& name, const Environment& environme
 }  // namespace
 
 bool looks_like_hub_name(const std::string& text) {
-  if (text.empty() || std::ranges::count(text, '/') > 1 || !std::isalnum(static_cast<unsigned char>(text.front())) || text.back() == '/')
-    return false;
+  static constexpr std::string_view file_endings[] = {".jsonl", ".json", ".parquet", ".txt",         ".bin",
+                                                      ".gz",    ".zst",  ".gguf",    ".safetensors", ".model"};
+  if (text.empty() || !std::isalnum(static_cast<unsigned char>(text.front())) || text.back() == '/') return false;
+  if (std::ranges::count(text, '/') > 1) return false;
+  if (std::ranges::any_of(file_endings, [&](std::string_view ending) { return text.ends_with(ending); })) return false;
   return std::ranges::all_of(
       text, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || std::string_view("/._-").find(c) != std::string_view::npos; });
 }

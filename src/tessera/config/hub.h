@@ -8,7 +8,7 @@
 
 namespace tessera::config {
 
-/// "org/name" or "name" as Hugging Face writes repositories: no path that exists is meant by this, it only looks at the text.
+/// "org/name" or "name" as Hugging Face writes repositories, and not a file by its ending. Only the text is looked at, not the disk.
 bool looks_like_hub_name(const std::string& text);
 
 /// Where a model or tokenizer named in a recipe lies: the path itself when it exists, else the newest snapshot in the local hub cache

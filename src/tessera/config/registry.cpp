@@ -91,7 +91,7 @@ const Target* python_file_target(TargetKind kind) {
   static const std::vector<Target> targets = [] {
     std::vector<Target> all;
     for (int i = 0; i <= static_cast<int>(TargetKind::Rng); ++i) {
-      all.push_back({static_cast<TargetKind>(i), "", {}, Support::NotSupported, "it is a Python function; Tessera runs no Python"});
+      all.push_back({static_cast<TargetKind>(i), "", {}, Support::NotSupported, "it is a Python function; Tessera runs no Python", -1});
     }
     return all;
   }();

@@ -55,12 +55,21 @@ class AbsentList {
           "hf download " + name + " --local-dir DIR, and name DIR here");
   }
 
-  void check_data(const Dataset& dataset, const std::string& path) {
-    if (dataset.tokenizer) check_model(dataset.tokenizer->path, path + ".tokenizer");
+  void check_data(const Dataset& dataset, const std::string& section) {
+    const std::string path = section + "." + path_key(section);
+    if (dataset.tokenizer) check_model(dataset.tokenizer->path, section + ".tokenizer");
     for (const std::string& name : dataset.paths) {
       if (name.find_first_of("*?[") != std::string::npos) continue;
       check(name, path, "data is read from files; nothing is downloaded", "download its files as JSONL and name them here");
     }
+  }
+
+  /// Every kind of dataset has its own word for where its samples are.
+  std::string path_key(const std::string& section) const {
+    for (const char* key : {"path_or_dataset_id", "path_or_dataset", "dataset_name", "file_pattern"}) {
+      if (find_path(loaded_.tree, section + "." + key)) return key;
+    }
+    return "paths";
   }
 
   std::vector<Problem> take() { return std::move(problems_); }

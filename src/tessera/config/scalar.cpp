@@ -39,6 +39,12 @@ std::optional<std::int64_t> integer_of(std::string_view digits, bool negative, i
   return negative ? static_cast<std::int64_t>(-magnitude) : static_cast<std::int64_t>(magnitude);
 }
 
+/// "010" is 8 in YAML 1.1 and 10 in 1.2: refused rather than guessed.
+bool has_leading_zero(std::string_view digits) {
+  if (digits.starts_with('-')) digits.remove_prefix(1);
+  return digits.size() > 1 && digits.front() == '0' && digits.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
 std::optional<std::int64_t> parse_integer(std::string_view text) {
   const auto clean = without_underscores(text);
   if (!clean) return std::nullopt;
@@ -47,8 +53,7 @@ std::optional<std::int64_t> parse_integer(std::string_view text) {
   if (negative || digits.starts_with('+')) digits.remove_prefix(1);
   if (digits.starts_with("0x") || digits.starts_with("0X")) return integer_of(digits.substr(2), negative, 16);
   if (digits.starts_with("0o") || digits.starts_with("0O")) return integer_of(digits.substr(2), negative, 8);
-  // A leading zero means octal in YAML 1.1 and decimal in 1.2: refused rather than guessed.
-  if (digits.size() > 1 && digits.front() == '0') return std::nullopt;
+  if (has_leading_zero(digits)) return std::nullopt;
   return integer_of(digits, negative, 10);
 }
 
@@ -63,6 +68,7 @@ std::optional<double> parse_float(std::string_view text) {
   if (lower == ".nan") return std::numeric_limits<double>::quiet_NaN();
   // from_chars would take "inf" and "nan" too, which YAML reads as text.
   if (digits.empty() || digits.find_first_not_of("0123456789.eE+-") != std::string_view::npos || digits.starts_with('+')) return std::nullopt;
+  if (has_leading_zero(digits)) return std::nullopt;
   double value = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
   if (error != std::errc() || end != digits.data() + digits.size()) return std::nullopt;

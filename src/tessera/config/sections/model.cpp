@@ -239,9 +239,8 @@ void require_source(const Scope& scope, const Node& node, const S& model) {
 void read_model(const Scope& scope, const Node& node, Model& section) {
   if (!check_type(scope, node, Type::Map)) return;
   const Target* target = read_target(scope, node, TargetKind::Model);
-  if (!target && node.find("_target_")) return;
+  if ((!target && node.find("_target_")) || (target && target->support == Support::NotSupported)) return;
   const auto kind = target ? static_cast<ModelTarget>(target->value) : node.find("config") ? ModelTarget::Config : ModelTarget::Pretrained;
-  if (kind == ModelTarget::Other) return;
   section.source = kind == ModelTarget::Pretrained ? ModelSource::Pretrained : ModelSource::Config;
   if (kind == ModelTarget::Gpt2Builder) section.config = gpt2_defaults();
   read_section(scope, node, common_model_keys() + config_field_keys(), section);

@@ -1,0 +1,201 @@
+// Rules inside sections, each with the recipe that breaks it.
+#include <gmock/gmock.h>
+
+#include "support/support.h"
+#include "tessera/config/recipe.h"
+
+namespace tessera::config {
+namespace {
+
+using test::error_of;
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+std::optional<std::string> no_variables(std::string_view) { return std::nullopt; }
+
+LoadedRecipe with(const std::string& lines) {
+  const Node tree = parse_yaml(lines, "r.yaml");
+  std::string rest;
+  if (!tree.find("model")) rest += "\nmodel: {pretrained_model_name_or_path: m}\n";
+  if (!tree.find("dataset")) rest += "\ndataset: {_target_: mock}\n";
+  return load_recipe(parse_yaml(lines + rest, "r.yaml"), no_variables);
+}
+std::string mistakes_of(const std::string& lines) {
+  return error_of([&] { with(lines); });
+}
+std::vector<std::string> refusals_of(const std::string& lines) {
+  std::vector<std::string> all;
+  for (const Problem& problem : with(lines).unsupported) all.push_back(problem.what);
+  return all;
+}
+
+TEST(Optimizer, TargetsDecideDecayAndDefaults) {
+  EXPECT_EQ(with("optimizer: {_target_: torch.optim.AdamW}").recipe.optimizer.weight_decay, 0.01);
+  EXPECT_EQ(with("optimizer: {_target_: torch.optim.Adam}").recipe.optimizer.weight_decay, 0.0);
+  EXPECT_EQ(with("optimizer: {_target_: torch.optim.Adam, decoupled_weight_decay: true}").recipe.optimizer.kind, OptimizerKind::AdamW);
+  EXPECT_EQ(with("optimizer: {_target_: fused_adam, adam_w_mode: false}").recipe.optimizer.kind, OptimizerKind::Adam);
+  EXPECT_EQ(with("optimizer: {lr: 1e-4}").recipe.optimizer.kind, OptimizerKind::AdamW);
+}
+
+TEST(Optimizer, RangesAndForeignKeys) {
+  EXPECT_THAT(mistakes_of("optimizer: {lr: -1}"), HasSubstr("at least 0"));
+  EXPECT_THAT(mistakes_of("optimizer: {betas: [0.9, 1]}"), HasSubstr("less than 1"));
+  EXPECT_THAT(mistakes_of("optimizer: {betas: [0.9]}"), HasSubstr("list of two numbers"));
+  EXPECT_THAT(mistakes_of("optimizer: {eps: 0}"), HasSubstr("greater than 0"));
+  EXPECT_THAT(mistakes_of("optimizer: {lr: .inf}"), HasSubstr("not finite"));
+  EXPECT_THAT(mistakes_of("optimizer: {_target_: torch.optim.AdamW, adam_w_mode: true}"), HasSubstr("optimizer.adam_w_mode: unknown key"));
+  EXPECT_THAT(mistakes_of("optimizer: {param_group_overrides: [{lr_mult: 2}]}"), HasSubstr("has no pattern"));
+  EXPECT_THAT(refusals_of("optimizer: {amsgrad: true}"), Contains("optimizer.amsgrad: true is not supported"));
+  EXPECT_THAT(refusals_of("optimizer: {amsgrad: false, foreach: false, fused: true}"), IsEmpty());
+}
+
+TEST(LrScheduler, RulesAcrossKeys) {
+  EXPECT_THAT(mistakes_of("lr_scheduler: {lr_decay_style: WSD}"), HasSubstr("needs wsd_decay_steps"));
+  EXPECT_THAT(mistakes_of("lr_scheduler: {lr_warmup_steps: 10, lr_decay_steps: 10}"), HasSubstr("not below lr_decay_steps"));
+  EXPECT_THAT(mistakes_of("lr_scheduler: {lr_warmup_steps: 0.1}"), HasSubstr("not a whole number"));
+  EXPECT_THAT(mistakes_of("lr_scheduler: {start_wd: 0.1, end_wd: 0.2}"), HasSubstr("wd_incr_style is constant"));
+  EXPECT_THAT(mistakes_of("lr_scheduler: {start_wd: 0.2, end_wd: 0.1, wd_incr_style: linear}"), HasSubstr("end_wd is below start_wd"));
+  EXPECT_EQ(with("lr_scheduler: {lr_decay_style: inverse-square-root}").recipe.lr_scheduler->lr_decay_style, DecayStyle::InverseSquareRoot);
+}
+
+TEST(Loss, KindsHaveTheirOwnKeys) {
+  EXPECT_EQ(with("loss_fn: {_target_: chunked, chunk_len: 64}").recipe.loss_fn.chunk_len, 64);
+  EXPECT_THAT(mistakes_of("loss_fn: {_target_: masked, chunk_len: 64}"), HasSubstr("unknown key"));
+  EXPECT_THAT(refusals_of("loss_fn: {_target_: masked, reduction: mean}"), Contains("loss_fn.reduction: \"mean\" is not supported"));
+  EXPECT_EQ(with("loss_fn: te_parallel").recipe.loss_fn.kind, LossKind::TEParallelCrossEntropy);
+}
+
+TEST(ModelSection, SourcesAndDtypes) {
+  EXPECT_THAT(mistakes_of("model: {_target_: from_pretrained}"), HasSubstr("pretrained_model_name_or_path is missing"));
+  EXPECT_THAT(mistakes_of("model: {_target_: from_config, config: {hidden_size: 8}}"), HasSubstr("names no architecture"));
+  EXPECT_THAT(mistakes_of("model: {pretrained_model_name_or_pth: m}"), HasSubstr("did you mean pretrained_model_name_or_path?"));
+  EXPECT_THAT(mistakes_of("model: {pretrained_model_name_or_path: m, torch_dtype: float33}"), HasSubstr("not a dtype"));
+  EXPECT_THAT(refusals_of("model: {pretrained_model_name_or_path: m, torch_dtype: fp16}"), Contains("model.torch_dtype: \"fp16\" is not supported"));
+  EXPECT_EQ(with("model: {pretrained_model_name_or_path: m, torch_dtype: auto}").recipe.model.torch_dtype, std::nullopt);
+  EXPECT_EQ(with("model: {pretrained_model_name_or_path: m, torch_dtype: torch.bfloat16}").recipe.model.torch_dtype, DType::BF16);
+}
+
+TEST(ModelSection, ConfigurationsAreJoined) {
+  const Model model = with(
+                          "model:\n  _target_: from_config\n  config: {_target_: transformers.AutoConfig.from_pretrained, "
+                          "pretrained_model_name_or_path: dir, num_hidden_layers: 2}\n"
+                          "  rope_theta: 1e6\n")
+                          .recipe.model;
+  EXPECT_EQ(model.path, "dir");
+  EXPECT_EQ(model.config, Json::parse(R"({"num_hidden_layers": 2, "rope_theta": 1e6})"));
+  EXPECT_EQ(with("model: {_target_: from_config, config: {_target_: transformers.Qwen3Config, hidden_size: 64}}").recipe.model.config["model_type"],
+            "qwen3");
+  EXPECT_THAT(refusals_of("model: {_target_: from_config, config: {_target_: transformers.BertConfig, model_type: bert}}"),
+              Contains(HasSubstr("BertConfig")));
+}
+
+TEST(ModelSection, BackendNamesAreChecked) {
+  const std::string begin = "model:\n  pretrained_model_name_or_path: m\n  backend: ";
+  EXPECT_THAT(mistakes_of(begin + "{attn: tee}\n"), HasSubstr("model.backend.attn: unknown value \"tee\""));
+  EXPECT_THAT(refusals_of(begin + "{te_fp8: {recipe: mxfp8}}\n"), Contains("model.backend.te_fp8 is not supported"));
+  EXPECT_THAT(refusals_of(begin + "{fake_balanced_gate: true}\n"), Contains(HasSubstr("not supported yet")));
+}
+
+TEST(DistributedSection, StrategiesHaveTheirOwnKeys) {
+  EXPECT_THAT(mistakes_of("distributed: {strategy: fsdp3}"), AllOf(HasSubstr("unknown value \"fsdp3\""), HasSubstr("did you mean fsdp2")));
+  EXPECT_THAT(mistakes_of("distributed: {strategy: ddp, mp_policy: {}}"), HasSubstr("distributed.mp_policy: unknown key"));
+  EXPECT_THAT(mistakes_of("distributed: {strategy: fsdp2, zero_dp_strategy: 1}"), HasSubstr("unknown key"));
+  EXPECT_EQ(with("distributed: {strategy: megatron-fsdp, zero_dp_strategy: 0}").recipe.distributed.megatron_fsdp.zero_dp_strategy, 0);
+  EXPECT_THAT(mistakes_of("distributed: {strategy: mfsdp, zero_dp_strategy: 4}"), HasSubstr("between 0 and 3"));
+  EXPECT_EQ(with("distributed: {_target_: nemo_automodel.components.distributed.ddp.DDPManager, bucket_cap_mb: 25}").recipe.distributed.strategy,
+            Strategy::Ddp);
+}
+
+TEST(DistributedSection, RulesOfStrategies) {
+  EXPECT_THAT(mistakes_of("distributed: {strategy: ddp, tp_size: 2, cp_size: 2, dp_replicate_size: 2}"),
+              AllOf(HasSubstr("distributed.tp_size: 2"), HasSubstr("distributed.cp_size: 2"), HasSubstr("distributed.dp_replicate_size: 2")));
+  EXPECT_THAT(mistakes_of("distributed: {strategy: megatron_fsdp, pp_size: 2, pipeline: {}, ep_size: 2, sequence_parallel: true, "
+                          "activation_checkpointing: selective}"),
+              AllOf(HasSubstr("pp_size: 2"), HasSubstr("ep_size: 2"), HasSubstr("sequence_parallel: true"), HasSubstr("\"selective\"")));
+  EXPECT_THAT(refusals_of("distributed: {strategy: megatron_fsdp, sequence_parallel: false, dp_replicate_size: 1}"), IsEmpty());
+  EXPECT_THAT(mistakes_of("distributed: {pp_size: 2}"), HasSubstr("needs a pipeline section"));
+  EXPECT_THAT(mistakes_of("distributed: {enable_async_tensor_parallel: true}"), HasSubstr("add sequence_parallel: true"));
+  EXPECT_THAT(mistakes_of("distributed: {tp_size: 0}"), HasSubstr("at least 1"));
+  EXPECT_THAT(mistakes_of("distributed: {activation_checkpointing: partly}"), HasSubstr("unknown value"));
+}
+
+TEST(DistributedSection, AxesToComeAreRefusedByName) {
+  EXPECT_THAT(refusals_of("distributed: {tp_size: 2}"), Contains("distributed.tp_size: 2 is not supported yet"));
+  EXPECT_THAT(refusals_of("distributed: {dp_size: 8}"), Contains("distributed.dp_size: 8 is not supported yet"));
+  EXPECT_THAT(refusals_of("distributed: {dp_size: none, tp_size: 1, ep_size: }"), IsEmpty());
+  EXPECT_THAT(with("distributed: {pipeline: {pp_schedule: dualpipev}, moe: {}}").notes, Contains("distributed.pipeline: ignored while pp_size is 1"));
+}
+
+TEST(DistributedSection, ActivationCheckpointingSpellings) {
+  EXPECT_EQ(with("distributed: {activation_checkpointing: true}").recipe.distributed.activation_checkpointing, ActivationCheckpointing::Full);
+  EXPECT_EQ(with("distributed: {activation_checkpointing: full}").recipe.distributed.activation_checkpointing, ActivationCheckpointing::Full);
+  EXPECT_EQ(with("distributed: {activation_checkpointing: none}").recipe.distributed.activation_checkpointing, ActivationCheckpointing::Off);
+}
+
+TEST(DatasetSection, KindsHaveTheirOwnKeys) {
+  EXPECT_THAT(mistakes_of("dataset: {_target_: mock, column_mapping: {}}"), HasSubstr("dataset.column_mapping: unknown key"));
+  EXPECT_THAT(mistakes_of("dataset: {_target_: instruction}"),
+              AllOf(HasSubstr("path_or_dataset_id is missing"), HasSubstr("column_mapping is missing")));
+  EXPECT_THAT(mistakes_of("dataset: {_target_: instruction, path_or_dataset_id: d, column_mapping: {qestion: q, answer: a}}"),
+              HasSubstr("did you mean question?"));
+  EXPECT_THAT(mistakes_of("dataset: {seq_len: 3}"), HasSubstr("has no _target_"));
+  const Dataset mock = *with("dataset: {_target_: mock, seq_len: 128, vocab_size: 50}").recipe.dataset;
+  EXPECT_EQ(mock.seq_length, 128);
+  EXPECT_EQ(mock.num_samples, 1'000'000);
+}
+
+TEST(DatasetSection, PaddingAndTruncationSpellings) {
+  const auto read = [](const std::string& keys) {
+    return *with("dataset: {_target_: instruction, path_or_dataset_id: d, column_mapping: {answer: a}, " + keys + "}").recipe.dataset;
+  };
+  EXPECT_EQ(read("padding: false").padding, Padding::None);
+  EXPECT_EQ(read("padding: max_length").padding, Padding::MaxLength);
+  EXPECT_EQ(read("padding: true").padding, Padding::Longest);
+  EXPECT_EQ(read("truncation: longest_first").truncation, Truncation::LongestFirst);
+  EXPECT_EQ(read("truncation: do_not_truncate").truncation, Truncation::None);
+}
+
+TEST(CheckpointSection, FormatsAndSizes) {
+  EXPECT_THAT(refusals_of("checkpoint: {model_save_format: torch_save}"), Contains(HasSubstr("torch_save")));
+  EXPECT_THAT(refusals_of("checkpoint: {model_save_format: torch_save, enabled: false}"), IsEmpty());
+  EXPECT_THAT(mistakes_of("checkpoint: {model_save_format: gguf}"), HasSubstr("one of safetensors, torch_save"));
+  EXPECT_EQ(with("checkpoint: {max_shard_size: 500MB}").recipe.checkpoint.max_shard_size_bytes, 500'000'000);
+  EXPECT_EQ(with("checkpoint: {max_shard_size: 1.5GiB}").recipe.checkpoint.max_shard_size_bytes, 1'610'612'736);
+  EXPECT_THAT(mistakes_of("checkpoint: {max_shard_size: big}"), HasSubstr("is not a size"));
+  EXPECT_EQ(with("checkpoint: {save_consolidated: false}").recipe.checkpoint.save_consolidated, SaveConsolidated::Off);
+  EXPECT_EQ(with("checkpoint: {save_consolidated: true}").recipe.checkpoint.save_consolidated, SaveConsolidated::Every);
+}
+
+TEST(StepSchedulerSection, NullMeansAutoModelsNull) {
+  const StepScheduler section = with("step_scheduler: {ckpt_every_steps: null, num_epochs: null, val_every_steps: none}").recipe.step_scheduler;
+  EXPECT_EQ(section.ckpt_every_steps, std::nullopt);
+  EXPECT_EQ(section.num_epochs, 10);
+  EXPECT_EQ(with("clip_grad_norm: {max_norm: null}").recipe.clip_grad_norm.max_norm, std::nullopt);
+}
+
+TEST(DistEnvSection, Backends) {
+  EXPECT_EQ(with("dist_env: {backend: gloo}").recipe.dist_env.backend, "mpi");
+  EXPECT_THAT(mistakes_of("dist_env: {backend: smoke}"), HasSubstr("unknown value"));
+  EXPECT_THAT(mistakes_of("dist_env: {timeout_minutes: 0}"), HasSubstr("greater than 0"));
+}
+
+TEST(Sections, WrongShapesAreMistakesNotCrashes) {
+  for (const char* section :
+       {"step_scheduler", "model", "tokenizer", "distributed", "dataset", "validation_dataset", "dataloader", "packed_sequence", "optimizer",
+        "lr_scheduler", "loss_fn", "clip_grad_norm", "checkpoint", "dist_env", "logging", "freeze_config", "peft", "moe_metrics", "rng"}) {
+    for (const char* value : {"[1, 2]", "[]", "3"}) {
+      const std::string lines = std::string(section) + ": " + value + "\n";
+      try {
+        with(lines);
+        EXPECT_TRUE(std::string(section) == "tokenizer") << lines;  // a text is a path there
+      } catch (const UserError& error) {
+        EXPECT_THAT(std::string(error.what()), HasSubstr(section));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tessera::config
