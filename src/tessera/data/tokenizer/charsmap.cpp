@@ -1,25 +1,13 @@
 #include "tessera/data/tokenizer/charsmap.h"
 
-#include <algorithm>
-#include <array>
 #include <cstring>
 
+#include "tessera/core/base64.h"
 #include "tessera/core/error.h"
 #include "tessera/data/tokenizer/unicode.h"
 
 namespace tessera::data {
 namespace {
-
-constexpr std::string_view kAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-constexpr std::array<int, 256> base64_values() {
-  std::array<int, 256> values{};
-  values.fill(-1);
-  for (std::size_t i = 0; i < kAlphabet.size(); ++i) values[static_cast<unsigned char>(kAlphabet[i])] = static_cast<int>(i);
-  return values;
-}
-
-constexpr std::array<int, 256> kValues = base64_values();
 
 // The fields of a darts-clone unit.
 bool has_leaf(std::uint32_t unit) { return (unit >> 8 & 1) == 1; }
@@ -83,33 +71,10 @@ std::string Charsmap::normalize(std::string_view text) const {
   return replace_invalid_utf8(result);
 }
 
-Charsmap parse_charsmap(std::string_view base64, const std::string& where) { return {base64_decode(base64, where), where}; }
-
-std::string base64_encode(std::string_view bytes) {
-  std::string text;
-  for (std::size_t i = 0; i < bytes.size(); i += 3) {
-    const auto byte = [&](std::size_t k) { return i + k < bytes.size() ? static_cast<unsigned char>(bytes[i + k]) : 0U; };
-    const std::uint32_t group = byte(0) << 16 | byte(1) << 8 | byte(2);
-    for (std::size_t k = 0; k < 4; ++k) text.push_back(i + k > bytes.size() ? '=' : kAlphabet[group >> (18 - 6 * k) & 63]);
-  }
-  return text;
-}
-
-std::string base64_decode(std::string_view text, const std::string& where) {
-  while (!text.empty() && text.back() == '=') text.remove_suffix(1);
-  std::string bytes;
-  std::uint32_t group = 0;
-  int num_bits = 0;
-  for (const char c : text) {
-    const int value = kValues[static_cast<unsigned char>(c)];
-    if (value < 0) throw UserError({where, "not valid base64", "", ""});
-    group = group << 6 | static_cast<std::uint32_t>(value);
-    num_bits += 6;
-    if (num_bits < 8) continue;
-    num_bits -= 8;
-    bytes.push_back(static_cast<char>(group >> num_bits & 0xFF));
-  }
-  return bytes;
+Charsmap parse_charsmap(std::string_view base64, const std::string& where) {
+  const auto bytes = base64_decode(base64);
+  if (!bytes) throw UserError({where, "precompiled_charsmap is not valid base64", "", ""});
+  return {*bytes, where};
 }
 
 }  // namespace tessera::data

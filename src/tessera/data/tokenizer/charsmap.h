@@ -30,8 +30,4 @@ class Charsmap {
 /// Decodes tokenizer.json's base64 form. UserError on characters that are not base64.
 Charsmap parse_charsmap(std::string_view base64, const std::string& where);
 
-/// Standard base64 with padding, and back. UserError starting with `where` for text that is not base64.
-std::string base64_encode(std::string_view bytes);
-std::string base64_decode(std::string_view text, const std::string& where);
-
 }  // namespace tessera::data

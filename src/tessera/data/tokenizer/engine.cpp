@@ -69,6 +69,26 @@ bool can_read_bytes(const std::vector<PreTokenizerStep>& steps, const ModelDefin
          model.continuing_subword_prefix.empty() && model.end_of_word_suffix.empty();
 }
 
+/// Padding falls back to EOS; EOS always ends a generation.
+TokenizerDefinition completed(TokenizerDefinition definition) {
+  SpecialTokens& special = definition.special_tokens;
+  if (!special.pad) special.pad = special.eos;
+  if (!special.unk) special.unk = definition.model.unk;
+  std::vector<TokenId>& ends = definition.end_of_generation;
+  if (special.eos) ends.push_back(*special.eos);
+  std::sort(ends.begin(), ends.end());
+  ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
+  return definition;
+}
+
+/// SentencePiece's BPE takes a whole text for one word; cut at its spaces it is faster, and words repeat.
+bool can_cut_at_marks(const ModelDefinition& model) {
+  return model.kind == ModelKind::bpe && model.continuing_subword_prefix.empty() && model.end_of_word_suffix.empty() && !model.ignore_merges &&
+         std::find(model.tokens.begin(), model.tokens.end(), "\u2581") != model.tokens.end() &&
+         std::none_of(model.merges.begin(), model.merges.end(),
+                      [&](const Merge& merge) { return crosses_mark(model.tokens[static_cast<std::size_t>(merge.merged)]); });
+}
+
 const TokenizerDefinition& checked(const TokenizerDefinition& definition) {
   check_model(definition);
   check_added_tokens(definition);
@@ -95,7 +115,7 @@ void ScratchPool::give_back(std::unique_ptr<EncodeScratch> scratch) {
 }
 
 TokenizerEngine::TokenizerEngine(TokenizerDefinition source)
-    : definition(std::move(source)),
+    : definition(completed(std::move(source))),
       spellings(all_spellings(checked(definition))),
       special(spellings.size()),
       ids(spellings.size()),
@@ -107,7 +127,10 @@ TokenizerEngine::TokenizerEngine(TokenizerDefinition source)
       decoder(parse_decoder(definition.decoder, definition.where)),
       raw_finder(definition.added_tokens, false, normalizer),
       normalized_finder(definition.added_tokens, true, normalizer) {
-  if (reads_bytes) std::get<ByteLevelPreTokenizer>(pre_tokenizer.back()).to_alphabet = false;
+  if (reads_bytes)
+    std::get<ByteLevelPreTokenizer>(pre_tokenizer.back()).to_alphabet = false;
+  else if (can_cut_at_marks(definition.model))
+    pre_tokenizer.emplace_back(MarkPreTokenizer{});
   for (const AddedToken& token : definition.added_tokens)
     if (token.special) special[static_cast<std::size_t>(token.id)] = true;
   for (std::size_t id = 0; id < spellings.size(); ++id)

@@ -1,10 +1,69 @@
+#include <fmt/format.h>
+
+#include <cstring>
+
 #include "tessera/core/error.h"
 #include "tessera/core/file.h"
+#include "tessera/data/tokenizer/model_directory.h"
+#include "tessera/data/tokenizer/sources.h"
 #include "tessera/data/tokenizer/tokenizer.h"
 #include "tessera/data/tokenizer/tokenizer_json.h"
+#include "tessera/formats/huggingface.h"
+#include "tessera/formats/tiktoken.h"
 
 namespace tessera::data {
+namespace {
 
-Tokenizer load_tokenizer(const std::filesystem::path& path) { return Tokenizer(parse_tokenizer_json(MappedFile(path).text(), path.string())); }
+namespace fs = std::filesystem;
+
+/// Some models ship rank files under SentencePiece's name, so what the bytes look like decides.
+TokenizerDefinition from_model_file(const fs::path& path, const SentencePieceOptions& options) {
+  const MappedFile file(path);
+  if (formats::looks_like_tiktoken(file.text())) return from_tiktoken(file.text(), path.string());
+  return from_sentencepiece(formats::parse_sentencepiece_model(file.text(), path.string()), options, path.string());
+}
+
+/// What transformers' classes do with a SentencePiece file, as far as tokenizer_config.json tells.
+SentencePieceOptions sentencepiece_options(const Json& config) {
+  SentencePieceOptions options;
+  const auto flag = [&](const char* key, bool fallback) {
+    const auto value = config.find(key);
+    return value != config.end() && value->is_boolean() ? value->get<bool>() : fallback;
+  };
+  const auto name = config.find("tokenizer_class");
+  const bool t5 = name != config.end() && name->is_string() && name->get_ref<const std::string&>().starts_with("T5");
+  options.add_bos = flag("add_bos_token", !t5);
+  options.add_eos = flag("add_eos_token", t5);
+  options.prefix_after_special = flag("legacy", true);
+  return options;
+}
+
+TokenizerDefinition from_directory(const fs::path& directory) {
+  const formats::TokenizerFiles files = formats::find_tokenizer_files(directory);
+  TokenizerDefinition definition;
+  if (files.tokenizer_json)
+    definition = parse_tokenizer_json(MappedFile(*files.tokenizer_json).text(), files.tokenizer_json->string());
+  else if (files.sentencepiece_model)
+    definition = from_model_file(*files.sentencepiece_model, sentencepiece_options(read_tokenizer_config(directory)));
+  else if (files.vocab_json && files.merges_txt)
+    definition = from_vocabulary_and_merges(*files.vocab_json, *files.merges_txt);
+  else
+    throw UserError({directory.string(), "the directory holds no tokenizer", "tokenizer.json, tokenizer.model, or vocab.json with merges.txt",
+                     "copy the tokenizer's files beside the model"});
+  add_model_directory(directory, definition);
+  return definition;
+}
+
+TokenizerDefinition from_file(const fs::path& path) {
+  const std::string extension = path.extension().string();
+  if (extension == ".json") return parse_tokenizer_json(MappedFile(path).text(), path.string());
+  if (extension == ".gguf") return from_gguf(formats::GgufFile(path));
+  if (extension == ".bin") return from_llama2c(formats::read_llama2c_tokenizer(path), path.string());
+  return from_model_file(path, {});
+}
+
+}  // namespace
+
+Tokenizer load_tokenizer(const fs::path& path) { return Tokenizer(fs::is_directory(path) ? from_directory(path) : from_file(path)); }
 
 }  // namespace tessera::data

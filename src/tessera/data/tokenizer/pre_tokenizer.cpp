@@ -145,6 +145,25 @@ void run_step(const FixedLengthPreTokenizer& step, PreTokenized& words) {
   });
 }
 
+constexpr std::string_view kMark = "\u2581";
+
+/// The next place, after `from`, where a run of marks begins that is not the text's beginning; the text's size when there is none.
+std::size_t next_run(std::string_view text, std::size_t from) {
+  std::size_t at = text.find(kMark, from);
+  while (at != std::string_view::npos && (at == 0 || text.substr(0, at).ends_with(kMark))) at = text.find(kMark, at + kMark.size());
+  return std::min(at, text.size());
+}
+
+void run_step(const MarkPreTokenizer&, PreTokenized& words) {
+  cut_pieces(words, [](std::string_view piece, const auto& emit) {
+    for (std::size_t begin = 0; begin < piece.size();) {
+      const std::size_t end = next_run(piece, begin + 1);
+      emit(begin, end);
+      begin = end;
+    }
+  });
+}
+
 PreTokenizerStep byte_level(const JsonSection& section) {
   const bool use_regex = section.boolean_or("use_regex", true);
   return ByteLevelPreTokenizer{
@@ -198,6 +217,8 @@ void add_step(const JsonSection& section, std::vector<PreTokenizerStep>& steps) 
 }
 
 }  // namespace
+
+bool crosses_mark(std::string_view token) { return next_run(token, 0) < token.size(); }
 
 PrependScheme parse_prepend_scheme(const JsonSection& section) {
   const std::string scheme = section.string_or("prepend_scheme", section.boolean_or("add_prefix_space", true) ? "always" : "never");

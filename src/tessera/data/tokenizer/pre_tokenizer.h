@@ -48,13 +48,20 @@ struct FixedLengthPreTokenizer {
   std::size_t length;  ///< in characters
 };
 
+/// Not of tokenizer.json: cuts before every run of U+2581. Words become short, and nothing changes when no token of the model reaches across such a
+/// place (crosses_mark).
+struct MarkPreTokenizer {};
+
 using PreTokenizerStep = std::variant<ByteLevelPreTokenizer, SplitPreTokenizer, CharacterSplitPreTokenizer, MetaspacePreTokenizer,
-                                      UnicodeScriptsPreTokenizer, FixedLengthPreTokenizer>;
+                                      UnicodeScriptsPreTokenizer, FixedLengthPreTokenizer, MarkPreTokenizer>;
 
 /// The steps of the "pre_tokenizer" section, sequences flattened. UserError on a type that is unknown or fields that make no sense.
 std::vector<PreTokenizerStep> parse_pre_tokenizer(const Json& json, const std::string& where);
 /// `words` holds one piece, the whole normalized text (valid UTF-8), when the first step begins.
 void apply_pre_tokenizer(const std::vector<PreTokenizerStep>& steps, PreTokenized& words);
+
+/// Whether U+2581 follows another character within the token.
+bool crosses_mark(std::string_view token);
 
 /// "always", "first" or "never", from prepend_scheme or the older add_prefix_space.
 PrependScheme parse_prepend_scheme(const JsonSection& section);

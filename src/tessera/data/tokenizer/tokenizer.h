@@ -83,9 +83,9 @@ class IncrementalDecoder {
 /// UserError when there is none, when it is broken, or when it uses something that is not supported (named).
 Tokenizer load_tokenizer(const std::filesystem::path& path);
 
-/// Writes tokenizer.json, tokenizer_config.json, special_tokens_map.json (and chat_template.jinja when there is a template) into a directory that
-/// exists, so that `load_tokenizer` and Hugging Face transformers read the same tokenizer back, wherever it came from. `model_max_length` is the
-/// model's context length; 0 leaves it out.
+/// Writes tokenizer.json, tokenizer_config.json (with the chat template) and special_tokens_map.json into a directory that exists, so that
+/// `load_tokenizer` and Hugging Face transformers read the same tokenizer back, wherever it came from. `model_max_length` is the model's context
+/// length; 0 leaves it out. Each file is replaced whole; Failure when writing fails.
 void save_tokenizer(const Tokenizer& tokenizer, const std::filesystem::path& directory, std::size_t model_max_length);
 
 }  // namespace tessera::data
