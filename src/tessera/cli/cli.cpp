@@ -11,6 +11,7 @@
 #include "tessera/core/error.h"
 #include "tessera/core/terminal.h"
 #include "tessera/core/text.h"
+#include "tessera/core/version.h"
 
 namespace tessera::cli {
 namespace {
@@ -25,7 +26,7 @@ std::vector<Command> add_commands(CLI::App& program) {
 
 void describe(CLI::App& program) {
   program.require_subcommand(0, 1);
-  program.set_version_flag("--version", fmt::format("tessera {} (libtorch {})", TESSERA_VERSION, TORCH_VERSION), "Print the versions and exit");
+  program.set_version_flag("--version", fmt::format("tessera {} (libtorch {})", version(), TORCH_VERSION), "Print the versions and exit");
   program.footer("`tessera COMMAND --help` shows the options of a command and an example.");
 }
 

@@ -57,8 +57,12 @@ generate::Evaluation evaluate(const Options& options) {
   const data::Tokenizer tokenizer = data::load_tokenizer(options.model);
   const std::string text = read_text_file(options.text);
   const bool by_document = !options.documents.empty();
-  std::vector<std::vector<data::TokenId>> documents =
-      by_document ? document_ids(tokenizer, text, options.documents) : std::vector{tokenizer.encode(text, false)};
+  std::vector<std::vector<data::TokenId>> documents;
+  if (by_document) {
+    documents = document_ids(tokenizer, text, options.documents);
+  } else {
+    documents.push_back(tokenizer.encode(text, false));
+  }
   if (options.max_tokens > 0) cut(documents, options.max_tokens);
   std::size_t tokens = 0;
   for (const auto& document : documents) tokens = std::max(tokens, document.size());

@@ -14,6 +14,7 @@
 #include "tessera/core/memory.h"
 #include "tessera/core/terminal.h"
 #include "tessera/core/text.h"
+#include "tessera/core/version.h"
 #include "tessera/model/summary.h"
 #include "tessera/train/metrics.h"
 #include "tessera/train/objects.h"
@@ -217,7 +218,7 @@ class Run {
                   .losses = losses_,
                   .validation_metric = validation_metric_},
         .config_yaml = config::print_yaml(loaded_.tree),
-        .versions = {{"tessera", TESSERA_VERSION}, {"torch", TORCH_VERSION}},
+        .versions = {{"tessera", version()}, {"torch", TORCH_VERSION}},
         .consolidate = when == config::SaveConsolidated::Every || (when == config::SaveConsolidated::Final && last)};
     summary_.checkpoint = directory_->save(request);
     validation_metric_.reset();
