@@ -1,13 +1,12 @@
 #include "tessera/generate/generator.h"
 
-#include <ATen/ops/arange.h>
-#include <ATen/ops/tensor.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
 
 #include "tessera/core/error.h"
+#include "tessera/generate/session.h"
 
 namespace tessera::generate {
 namespace {
@@ -20,35 +19,15 @@ void check_prompt(std::span<const data::TokenId> prompt, const model::ModelSpec&
   if (prompt.empty()) throw UserError({"", "the prompt has no tokens", "a generation needs at least one token to continue", "give a prompt"});
   for (const data::TokenId id : prompt)
     if (id < 0 || id >= spec.vocab_size)
-      throw UserError({"", fmt::format("token {} is outside the model's vocabulary of {}", id, spec.vocab_size), "the tokenizer must be the model's own", ""});
+      throw UserError(
+          {"", fmt::format("token {} is outside the model's vocabulary of {}", id, spec.vocab_size), "the tokenizer must be the model's own", ""});
   const auto total = static_cast<std::int64_t>(prompt.size()) + max_new_tokens;
   if (total > spec.max_position_embeddings)
-    throw UserError({"", fmt::format("{} prompt tokens and {} new ones are more than the model's {} positions", prompt.size(), max_new_tokens,
-                                     spec.max_position_embeddings),
+    throw UserError({"",
+                     fmt::format("{} prompt tokens and {} new ones are more than the model's {} positions", prompt.size(), max_new_tokens,
+                                 spec.max_position_embeddings),
                      "", "shorten the prompt or lower --max-new-tokens"});
 }
-
-/// A decoder over the model's weights whose attention is a cache of its own.
-struct Session {
-  KeyValueCache* cache;
-  model::Decoder decoder;
-
-  Session(const model::CausalLM& model, std::unique_ptr<KeyValueCache> made)
-      : cache(made.get()), decoder(model.spec, *model.store, {}, std::move(made)) {}
-
-  /// Runs `ids` after what the cache holds; logits of the last one.
-  at::Tensor advance(std::span<const data::TokenId> ids) {
-    const auto tokens = static_cast<std::int64_t>(ids.size());
-    const std::int64_t begin = cache->length();
-    const std::vector<std::int64_t> wide(ids.begin(), ids.end());
-    const model::Inputs inputs{at::tensor(wide, at::kLong).view({1, tokens}), at::arange(begin, begin + tokens, at::kLong).view({1, tokens}),
-                               {begin + tokens}, {0}, {}};
-    ops::Tape tape(ops::Tape::Mode::Inference);
-    const at::Tensor hidden = decoder.hidden(tape, inputs).value;
-    cache->advance(tokens);
-    return decoder.logits(hidden.narrow(0, tokens - 1, 1)).to(at::kFloat).contiguous();
-  }
-};
 
 }  // namespace
 
@@ -59,12 +38,12 @@ Generation Generator::generate(std::span<const data::TokenId> prompt, const Gene
   check(options.sampling);
   check_prompt(prompt, model_.spec, options.max_new_tokens);
   const auto capacity = static_cast<std::int64_t>(prompt.size()) + options.max_new_tokens;
-  Session session(model_, std::make_unique<KeyValueCache>(model_.spec, capacity, model_.store->parameter("embedding.weight").weight.scalar_type()));
   Generation result;
   if (options.max_new_tokens <= 0) return result;
+  Session session(model_, capacity);
   std::vector<data::TokenId> all(prompt.begin(), prompt.end());
   const Clock::time_point start = Clock::now();
-  at::Tensor logits = session.advance(prompt);
+  at::Tensor logits = session.advance(all);
   result.prompt_seconds = seconds_since(start);
   const Clock::time_point decode_start = Clock::now();
   while (true) {
@@ -74,7 +53,7 @@ Generation Generator::generate(std::span<const data::TokenId> prompt, const Gene
     result.stopped = std::ranges::count(options.stop, next) > 0;
     const bool goes_on = !told || told(next);
     if (result.stopped || !goes_on || static_cast<std::int64_t>(result.ids.size()) >= options.max_new_tokens) break;
-    logits = session.advance({&next, 1});
+    logits = session.advance(all);
   }
   result.decode_seconds = seconds_since(decode_start);
   return result;

@@ -6,7 +6,6 @@
 #include <span>
 #include <vector>
 
-#include "tessera/generate/key_value_cache.h"
 #include "tessera/generate/sampling.h"
 #include "tessera/model/causal_lm.h"
 

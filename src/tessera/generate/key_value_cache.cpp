@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 
 #include "tessera/core/error.h"
+#include "tessera/ops/kernel_types.h"
 
 namespace tessera::generate {
 
@@ -22,7 +23,7 @@ ops::Variable KeyValueCache::operator()(ops::Tape& tape, std::size_t layer, cons
   cache.key_BSKC.narrow(1, length_, tokens).copy_(key_BTKC.value);
   cache.value_BSKC.narrow(1, length_, tokens).copy_(value_BTKC.value);
   const at::Tensor key = cache.key_BSKC.narrow(1, 0, total), value = cache.value_BSKC.narrow(1, 0, total);
-  if (tokens == 1) return tape.variable(ops::decode_attention(query_BTHC.value, key, value, {total}, options));
+  if (tokens == 1 && ops::has_cpu_kernel(key)) return tape.variable(ops::decode_attention(query_BTHC.value, key, value, {total}, options));
   ops::AttentionOptions shifted = options;
   shifted.query_start = length_;
   shifted.lengths = {};

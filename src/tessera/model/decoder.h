@@ -39,7 +39,7 @@ class Decoder {
   Decoder(const Decoder&) = delete;
   Decoder& operator=(const Decoder&) = delete;
 
-  /// The hidden states after the final norm, [B·T, D] in the compute dtype. `step` only feeds dropout, which happens only when the tape records.
+  /// The hidden states after the final norm, [B·T, D] in the compute dtype. `step` only feeds dropout, which happens only when the tape trains.
   ops::Variable hidden(ops::Tape& tape, const Inputs& inputs, std::uint64_t step = 0) const;
   /// Logits [N, V] in fp32 (fp64 for reference runs) of hidden rows [N, D]; not recorded.
   at::Tensor logits(const at::Tensor& hidden_ND) const;

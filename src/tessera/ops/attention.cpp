@@ -193,7 +193,7 @@ HeadGradients composite_backward(const at::Tensor& query, const at::Tensor& key,
 Variable attention(Tape& tape, const Variable& query_BTHC, const Variable& key_BSKC, const Variable& value_BSKC, const AttentionOptions& options) {
   const at::Tensor &query = query_BTHC.value, &key = key_BSKC.value, &value = value_BSKC.value;
   const bool kernel = has_cpu_kernel(query);
-  const bool drops = tape.recording() && options.dropout > 0.0;
+  const bool drops = tape.training() && options.dropout > 0.0;
   TESSERA_ASSERT(kernel || !drops, "the composite attention has no dropout");
   const std::shared_ptr<KernelShape> shape = kernel_shape(query, key, value, options, drops);
   const Result result = kernel ? kernel_forward(query, key, value, shape->shape)

@@ -95,7 +95,8 @@ HeadViews split_heads(Tape& tape, const Variable& query_key_value, std::int64_t 
 
 HeadGradients adjacent_head_gradients(const at::Tensor& query_BTHC, const at::Tensor& key_BTKC, const at::Tensor& value_BTKC) {
   const std::int64_t heads = query_BTHC.size(2), key_heads = key_BTKC.size(2), head_dim = query_BTHC.size(3);
-  if (value_BTKC.size(3) != head_dim) return {at::zeros_like(query_BTHC), at::zeros_like(key_BTKC), at::zeros_like(value_BTKC)};
+  const bool alike = value_BTKC.size(3) == head_dim && key_BTKC.size(1) == query_BTHC.size(1);
+  if (!alike) return {at::zeros_like(query_BTHC), at::zeros_like(key_BTKC), at::zeros_like(value_BTKC)};
   const at::Tensor buffer = at::empty({query_BTHC.size(0), query_BTHC.size(1), heads + 2 * key_heads, head_dim}, query_BTHC.options());
   return {buffer.narrow(2, 0, heads), buffer.narrow(2, heads, key_heads), buffer.narrow(2, heads + key_heads, key_heads)};
 }

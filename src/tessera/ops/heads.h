@@ -27,7 +27,7 @@ struct HeadViews {
 HeadViews split_heads(Tape& tape, const Variable& query_key_value, std::int64_t batch, std::int64_t num_heads, std::int64_t num_key_value_heads,
                       std::int64_t head_dim);
 
-/// Three gradients [B, T, H, C], [B, T, K, C], [B, T, K, C] that lie side by side in one fresh buffer.
+/// Three fresh gradients [B, T, H, C], [B, S, K, C], [B, S, K, C]; side by side in one buffer when S = T and all heads are equally wide.
 struct HeadGradients {
   at::Tensor query, key, value;
 };

@@ -13,7 +13,7 @@ namespace tessera::ops {
 /// How hidden states become logits: logits = soft_cap · tanh(hidden · weightᵀ / (divisor · soft_cap)), without the cap hidden · weightᵀ / divisor.
 struct LogitsOptions {
   double divisor = 1.0;
-  std::optional<double> soft_cap;
+  std::optional<double> soft_cap = {};
 };
 
 struct LossSum {

@@ -45,7 +45,7 @@ at::Tensor dropped(const at::Tensor& input, const RowKeys& keys, double probabil
 }  // namespace
 
 Variable dropout(Tape& tape, const Variable& input_ND, const Dropout& options) {
-  if (!tape.recording() || options.probability == 0.0) return input_ND;
+  if (!tape.training() || options.probability == 0.0) return input_ND;
   const auto keys = row_keys(options, input_ND.value.size(0));
   Variable output = tape.variable(dropped(input_ND.value, *keys, options.probability));
   tape.record([keys, probability = options.probability, slot = input_ND.gradient, out = output.gradient] {

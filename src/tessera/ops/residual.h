@@ -11,8 +11,8 @@ namespace tessera::ops {
 /// position, so it is the same however the batch is split.
 struct Dropout {
   double probability = 0.0;
-  std::uint64_t key = 0;                     ///< of (seed, step, layer, purpose)
-  std::vector<std::int64_t> sample_numbers;  ///< B entries; token n belongs to row n / (N / B), position n % (N / B)
+  std::uint64_t key = 0;                          ///< of (seed, step, layer, purpose)
+  std::vector<std::int64_t> sample_numbers = {};  ///< B entries; token n belongs to row n / (N / B), position n % (N / B)
 };
 
 /// residual + multiplier · dropout(branch), all [N, D]. The branch's buffer is reused for the result: nobody else may have saved it.

@@ -30,6 +30,11 @@ void GradientSlot::add_shared(const at::Tensor& gradient) {
 
 at::Tensor GradientSlot::take() { return std::exchange(value_, at::Tensor()); }
 
+void GradientSlot::hand_over(GradientSlot& other) {
+  const bool owned = owned_;
+  owned ? other.add_owned(take()) : other.add_shared(take());
+}
+
 at::Tensor GradientSlot::take_owned() {
   at::Tensor value = take();
   return value.defined() && !owned_ ? value.clone() : value;
@@ -52,13 +57,14 @@ void Tape::backward() {
 }
 
 Variable checkpoint(Tape& tape, const Variable& input, const std::function<Variable(Tape&, const Variable&)>& segment) {
-  Tape forward(Tape::Mode::Inference);
+  if (!tape.recording()) return segment(tape, input);
+  Tape forward(Tape::Mode::Forward);
   Variable output = tape.variable(segment(forward, {input.value, nullptr, nullptr}).value);
   tape.record([input, segment, slot = output.gradient] {
     if (slot->empty()) return;
     Tape again;
     const Variable recomputed = segment(again, {input.value, input.gradient, nullptr});
-    recomputed.gradient->add_owned(slot->take());
+    slot->hand_over(*recomputed.gradient);
     again.backward();
   });
   return output;

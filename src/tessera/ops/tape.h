@@ -23,6 +23,8 @@ class GradientSlot {
   at::Tensor take();
   /// The same, but a tensor the caller may change: copied first when others may still read it. Undefined when empty.
   at::Tensor take_owned();
+  /// Moves the gradient, which must be there, to another slot.
+  void hand_over(GradientSlot& other);
 
  private:
   at::Tensor value_;
@@ -61,12 +63,15 @@ struct Variable {
 /// deferred, and frozen inputs need no anchors. All of it is explicit here.
 class Tape {
  public:
-  enum class Mode { Record, Inference };
+  /// Record: training. Forward: a training pass whose backward comes from running it again: it drops as training does, but records nothing.
+  enum class Mode { Record, Forward, Inference };
   explicit Tape(Mode mode = Mode::Record) : mode_(mode) {}
   Tape(const Tape&) = delete;
   Tape& operator=(const Tape&) = delete;
 
   bool recording() const { return mode_ == Mode::Record; }
+  /// Whether dropout happens.
+  bool training() const { return mode_ != Mode::Inference; }
   /// The output of an operator: with a gradient slot exactly when this tape records.
   Variable variable(at::Tensor value) const;
   /// Appends a backward closure (ignored in inference).
@@ -80,7 +85,8 @@ class Tape {
   std::vector<std::function<void()>> closures_;
 };
 
-/// Activation checkpointing: runs `segment` without recording, keeps only its input, and runs it again, recorded, when backward reaches it.
+/// Activation checkpointing: runs `segment` without recording, keeps only its input, and runs it again, recorded, when backward reaches it. On a
+/// tape that does not record it is `segment` alone.
 /// `segment` must compute the same values both times (dropout is counter-based, so it does).
 Variable checkpoint(Tape& tape, const Variable& input, const std::function<Variable(Tape&, const Variable&)>& segment);
 
