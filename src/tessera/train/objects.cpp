@@ -10,6 +10,7 @@
 #include "tessera/core/logging.h"
 #include "tessera/config/hub.h"
 #include "tessera/data/dataset/build.h"
+#include "tessera/data/template/chat.h"
 #include "tessera/data/tokenizer/tokenizer.h"
 #include "tessera/formats/huggingface.h"
 #include "tessera/model/config.h"
@@ -60,6 +61,11 @@ std::optional<data::Tokenizer> find_tokenizer(const config::Recipe& recipe, cons
   return data::load_tokenizer(*plan.directory);
 }
 
+data::ChatRenderer chat_renderer(const std::optional<data::Tokenizer>& tokenizer) {
+  if (!tokenizer || !tokenizer->chat_template()) return nullptr;
+  return [tokenizer](const OrderedJson& messages) { return data::render_chat(*tokenizer, messages, false); };
+}
+
 struct LoaderRequest {
   const config::Dataset& dataset;
   const config::Dataloader& dataloader;
@@ -69,7 +75,9 @@ struct LoaderRequest {
 
 std::unique_ptr<data::Loader> make_loader(const config::Recipe& recipe, const ModelPlan& plan, const config::Environment& environment,
                                           const LoaderRequest& request) {
-  const data::DatasetContext context{.tokenizer = find_tokenizer(recipe, request.dataset, plan, environment),
+  const std::optional<data::Tokenizer> tokenizer = find_tokenizer(recipe, request.dataset, plan, environment);
+  const data::DatasetContext context{.tokenizer = tokenizer,
+                                     .render_chat = chat_renderer(tokenizer),
                                      .context_length = plan.spec.max_position_embeddings,
                                      .vocab_size = plan.spec.vocab_size,
                                      .num_threads = at::get_num_threads()};
