@@ -14,7 +14,7 @@ using testing::HasSubstr;
 
 TEST(GradientNormTest, IsTheNormOfAllGradientsAsOneVector) {
   for (const DType dtype : {DType::F32, DType::BF16, DType::F64}) {
-    model::ParameterStore store(small_table(), {.compute_dtype = dtype});
+    model::ParameterStore store(small_table(), test::store_options(dtype));
     test::fill_gradients(store);
     double squares = 0.0;
     for (std::size_t i = 0; i < store.table().parameters.size(); ++i)
@@ -39,7 +39,7 @@ TEST(GradientNormTest, ClipsAsTorch) {
 
 TEST(GradientNormTest, NamesTheTensorThatIsNotFinite) {
   for (const DType dtype : {DType::F32, DType::F64}) {
-    model::ParameterStore store(small_table(), {.compute_dtype = dtype});
+    model::ParameterStore store(small_table(), test::store_options(dtype));
     test::fill_gradients(store);
     EXPECT_FALSE(find_nonfinite_gradient(store).has_value());
     store.parameter("norm.weight").gradient[3].fill_(std::numeric_limits<double>::quiet_NaN());

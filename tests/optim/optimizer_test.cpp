@@ -41,11 +41,12 @@ std::vector<double> gather(const at::Tensor& flat, const model::FlatBuffer& buff
   return values;
 }
 
-void expect_near(const std::vector<double>& got, const Json& expected, double relative, const std::string& what) {
+// Errors are measured against the value, or against `floor` where values are smaller (a difference that nearly cancelled).
+void expect_near(const std::vector<double>& got, const Json& expected, double relative, double floor, const std::string& what) {
   ASSERT_EQ(got.size(), expected.size());
   for (std::size_t i = 0; i < got.size(); ++i) {
     const double want = expected[i].get<double>();
-    EXPECT_NEAR(got[i], want, relative * std::max(1e-3, std::abs(want))) << what << " " << i;
+    EXPECT_NEAR(got[i], want, relative * std::max(floor, std::abs(want))) << what << " " << i;
   }
 }
 
@@ -62,7 +63,7 @@ class GoldenTest : public testing::TestWithParam<GoldenCase> {};
 TEST_P(GoldenTest, StepsAsTorchDoes) {
   const Json golden = read_json_file(test::test_data("optim/adam.json"));
   const Json& expected = golden.at(std::string(GetParam().name) + "." + GetParam().torch);
-  model::ParameterStore store(golden_table(golden), {.compute_dtype = GetParam().dtype});
+  model::ParameterStore store(golden_table(golden), test::store_options(GetParam().dtype));
   model::FlatBuffer& buffer = store.buffers()[0];
   scatter(buffer.master, buffer, golden.at("start").get<std::vector<double>>());
   Optimizer optimizer(store, {GetParam().kind, {golden.at("betas")[0], golden.at("betas")[1]}, golden.at("eps"), {}});
@@ -73,9 +74,9 @@ TEST_P(GoldenTest, StepsAsTorchDoes) {
     optimizer.step({golden.at("lr"), golden.at("weight_decay"), clip_coefficient(norm, golden.at("max_norm").get<double>())});
   }
   const double relative = GetParam().relative;
-  expect_near(gather(buffer.master, buffer), expected.at("parameters"), relative, "parameter");
-  expect_near(gather(optimizer.moments()[0].first, buffer), expected.at("exp_avg"), relative, "exp_avg");
-  expect_near(gather(optimizer.moments()[0].second, buffer), expected.at("exp_avg_sq"), relative, "exp_avg_sq");
+  expect_near(gather(buffer.master, buffer), expected.at("parameters"), relative, 0.1, "parameter");
+  expect_near(gather(optimizer.moments()[0].first, buffer), expected.at("exp_avg"), relative, 1e-3, "exp_avg");
+  expect_near(gather(optimizer.moments()[0].second, buffer), expected.at("exp_avg_sq"), relative, 1e-4, "exp_avg_sq");
   EXPECT_EQ(optimizer.num_steps(), 6);
 }
 
@@ -94,7 +95,7 @@ INSTANTIATE_TEST_SUITE_P(AdamAndAdamW, GoldenTest,
 
 TEST(OptimizerTest, RefreshesTheComputeCopy) {
   for (const DType dtype : {DType::BF16, DType::F16}) {
-    model::ParameterStore store(small_table(), {.compute_dtype = dtype});
+    model::ParameterStore store(small_table(), test::store_options(dtype));
     test::fill_weights(store);
     test::fill_gradients(store);
     Optimizer optimizer(store, {});

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,6 +35,10 @@ inline model::ParameterTable small_table() {
   add("down.bias", {5}, 1, {whole("layers.0.down.bias", {5})});
   add("norm.weight", {5}, 1, {whole("model.norm.weight", {5})});
   return table;
+}
+
+inline model::ParameterStore::Options store_options(DType dtype, std::function<bool(const model::ParameterSpec&)> frozen = {}) {
+  return {.compute_dtype = dtype, .trainable = true, .frozen = std::move(frozen)};
 }
 
 /// Writes `value(element)` into every element of every parameter's master (or gradient), counting elements through the table.

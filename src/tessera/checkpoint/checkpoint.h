@@ -57,8 +57,8 @@ struct SaveRequest {
 };
 
 struct DirectoryOptions {
-  std::uint64_t max_shard_size = 5'000'000'000;        ///< bytes of a consolidated file
-  std::optional<std::int64_t> max_recent_checkpoints;  ///< absent: keep all
+  std::uint64_t max_shard_size = 5'000'000'000;             ///< bytes of a consolidated file
+  std::optional<std::int64_t> max_recent_checkpoints = {};  ///< absent: keep all
 };
 
 /// The checkpoint_dir of one run: created if need be, locked, and cleaned of what an interrupted save left.
@@ -79,6 +79,7 @@ class CheckpointDirectory {
  private:
   void write_aside(const std::filesystem::path& aside, const SaveRequest& request);
   void switch_links(const std::filesystem::path& checkpoint, const TrainingState& state);
+  void remove_old();
 
   FileOperations& operations_;
   std::filesystem::path path_;

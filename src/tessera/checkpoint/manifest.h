@@ -10,6 +10,7 @@
 
 #include "tessera/checkpoint/signature.h"
 #include "tessera/core/dtype.h"
+#include "tessera/core/error.h"
 #include "tessera/core/file.h"
 #include "tessera/core/json.h"
 

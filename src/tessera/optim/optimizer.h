@@ -33,7 +33,7 @@ struct PatternGroup {
 /// Which parameters get multipliers of their own. By default none: everything decays, as in torch.
 struct GroupOptions {
   std::vector<PatternGroup> patterns = {};  ///< the first that matches counts
-  bool decay_groups = false;           ///< biases and one-dimensional tensors (norms) do not decay, whatever the patterns say
+  bool decay_groups = false;                ///< biases and one-dimensional tensors (norms) do not decay, whatever the patterns say
 };
 
 struct AdamOptions {

@@ -1,0 +1,158 @@
+#include "tessera/checkpoint/checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <string_view>
+#include <utility>
+
+#include "tessera/checkpoint/consolidate.h"
+#include "tessera/checkpoint/files.h"
+#include "tessera/checkpoint/recording_operations.h"
+#include "tessera/checkpoint/shard.h"
+#include "tessera/checkpoint/state.h"
+#include "tessera/core/error.h"
+#include "tessera/core/logging.h"
+#include "tessera/formats/huggingface.h"
+
+namespace fs = std::filesystem;
+
+namespace tessera::checkpoint {
+namespace {
+
+constexpr std::string_view kConsolidateScript =
+    R"script(#!/bin/sh
+# Writes consolidated/ beside this file: the checkpoint's weights as a Hugging Face directory.
+# TESSERA names the program when it is not on the PATH; further arguments go to it.
+set -eu
+model=$(cd "$(dirname "$0")" && pwd)
+exec "${TESSERA:-tessera}" convert "$model/.." "$model/consolidated" "$@"
+)script";
+
+std::string json_text(const Json& json) { return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n"; }
+
+void write_model_files(FileOperations& operations, const fs::path& model, const ModelFiles& files) {
+  write_text(operations, model / "config.json", files.config_json);
+  for (const fs::path& file : files.copied) copy_file(operations, file, model / file.filename());
+  write_text(operations, model / "consolidate.sh", kConsolidateScript);
+}
+
+void write_training_state(FileOperations& operations, const fs::path& checkpoint, const SaveRequest& request) {
+  const TrainingState& state = request.state;
+  for (const auto& [name, json] : {std::pair("loader.json", &state.loader), std::pair("scheduler.json", &state.scheduler),
+                                   std::pair("rng.json", &state.rng), std::pair("losses.json", &state.losses)})
+    if (!json->is_null()) write_text(operations, checkpoint / name, json_text(*json));
+  write_text(operations, checkpoint / "config.yaml", request.config_yaml);
+}
+
+Manifest start_manifest(const SaveRequest& request) {
+  Manifest manifest;
+  manifest.epoch = request.state.epoch;
+  manifest.step = request.state.step;
+  manifest.signature = request.signature;
+  manifest.optimizer_steps = request.optimizer->num_steps();
+  manifest.validation_metric = request.state.validation_metric;
+  manifest.layout = {{"world_size", 1}};
+  manifest.versions = request.versions;
+  return manifest;
+}
+
+bool is_lower(double metric, std::optional<double> best) { return !std::isnan(metric) && (!best || metric < *best); }
+
+// The metric of the checkpoint that LOWEST_VAL points at; nothing when it points at none.
+std::optional<double> lowest_metric(const fs::path& directory) {
+  const std::optional<fs::path> target = link_target(directory, kLowestValidation);
+  return target ? read_manifest(*target).validation_metric : std::nullopt;
+}
+
+void create_writable_directory(const fs::path& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error || !fs::is_directory(path))
+    throw UserError(Problem{path.string(), "cannot create the checkpoint directory: " + (error ? error.message() : "it is a file"), "",
+                            "choose another checkpoint.checkpoint_dir or mend its permissions"});
+}
+
+}  // namespace
+
+ModelFiles model_files(const fs::path& model_directory, DType dtype) {
+  ModelFiles files;
+  const fs::path config = model_directory / "config.json";
+  files.config_json = config_with_dtype(read_text_file(config), dtype, config.string());
+  files.copied = formats::find_tokenizer_files(model_directory).existing();
+  if (const fs::path generation = model_directory / "generation_config.json"; fs::exists(generation)) files.copied.push_back(generation);
+  return files;
+}
+
+CheckpointDirectory::CheckpointDirectory(FileOperations& operations, fs::path path, DirectoryOptions options)
+    : operations_(operations), path_(std::move(path)), options_(options) {
+  create_writable_directory(path_);
+  lock_ = std::make_unique<DirectoryLock>(path_);
+  remove_leftovers(operations_, path_);
+}
+
+void CheckpointDirectory::refuse_later_checkpoints(std::int64_t step) const {
+  const std::vector<CheckpointEntry> entries = list_checkpoints(path_);
+  if (entries.empty() || entries.back().step <= step) return;
+  throw UserError(Problem{path_.string(),
+                          fmt::format("holds {}, later than step {} where this run begins", entries.back().path.filename().string(), step),
+                          "a complete checkpoint is never overwritten",
+                          "continue from it with checkpoint.restore_from: LATEST, or choose another checkpoint.checkpoint_dir"});
+}
+
+fs::path CheckpointDirectory::save(const SaveRequest& request) {
+  const std::string name = checkpoint_name(request.state.epoch, request.state.step);
+  const fs::path checkpoint = path_ / name;
+  if (fs::exists(checkpoint))
+    throw UserError(Problem{checkpoint.string(), "exists already", "a checkpoint is never overwritten", "move it away or choose another directory"});
+  remove_leftovers(operations_, path_);
+  const fs::path aside = path_ / ("." + name + ".saving");
+  RemoveUnlessKept half_written(operations_, aside);
+  write_aside(aside, request);
+  operations_.rename(aside, checkpoint);
+  half_written.keep();
+  operations_.sync_directory(path_);
+  switch_links(checkpoint, request.state);
+  if (options_.max_recent_checkpoints) remove_old();
+  return checkpoint;
+}
+
+void CheckpointDirectory::write_aside(const fs::path& aside, const SaveRequest& request) {
+  operations_.create_directory(aside);
+  operations_.create_directory(aside / "model");
+  operations_.create_directory(aside / "optim");
+  RecordingFileOperations recorder(operations_, aside);
+  Manifest manifest = start_manifest(request);
+  manifest.model = write_shard_files(recorder, aside, plan_shard_files("model", {}, compute_boxes(*request.store)));
+  manifest.optim = write_shard_files(recorder, aside, plan_shard_files("optim", {}, optimizer_boxes(*request.store, *request.optimizer)));
+  write_model_files(recorder, aside / "model", request.model_files);
+  write_training_state(recorder, aside, request);
+  if (request.consolidate) {
+    operations_.create_directory(aside / "model" / "consolidated");
+    write_consolidated(recorder, aside, manifest.model, aside / "model" / "consolidated", {options_.max_shard_size, std::nullopt});
+    operations_.sync_directory(aside / "model" / "consolidated");
+  }
+  operations_.sync_directory(aside / "model");
+  operations_.sync_directory(aside / "optim");
+  manifest.files = recorder.files();
+  write_text(operations_, aside / kManifestName, to_text(manifest));
+  operations_.sync_directory(aside);
+}
+
+void CheckpointDirectory::switch_links(const fs::path& checkpoint, const TrainingState& state) {
+  // Asked before LATEST moves: a damaged manifest there must not leave the links half switched.
+  const bool lowest = state.validation_metric && is_lower(*state.validation_metric, lowest_metric(path_));
+  replace_symlink(operations_, checkpoint.filename(), path_ / kLatest);
+  if (lowest) replace_symlink(operations_, checkpoint.filename(), path_ / kLowestValidation);
+  operations_.sync_directory(path_);
+}
+
+void CheckpointDirectory::remove_old() {
+  try {
+    prune(operations_, path_, *options_.max_recent_checkpoints);
+  } catch (const Failure& failure) {
+    log::warning("an old checkpoint could not be removed: {}", failure.what());  // the new one is safe, training can go on
+  }
+}
+
+}  // namespace tessera::checkpoint

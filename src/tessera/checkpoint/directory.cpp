@@ -1,0 +1,209 @@
+#include "tessera/checkpoint/directory.h"
+
+#include <fcntl.h>
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <ctime>
+#include <set>
+#include <string_view>
+#include <tuple>
+
+#include "tessera/core/error.h"
+#include "tessera/core/json.h"
+#include "tessera/core/logging.h"
+#include "tessera/core/text.h"
+#include "tessera/formats/huggingface.h"
+
+namespace fs = std::filesystem;
+
+namespace tessera::checkpoint {
+namespace {
+
+constexpr std::string_view kSaving = ".saving";
+constexpr std::string_view kRemoving = ".removing";
+constexpr const char* kLockName = ".lock";
+
+struct Number {
+  std::int64_t epoch = 0;
+  std::int64_t step = 0;
+};
+
+bool take_prefix(std::string_view& text, std::string_view prefix) {
+  if (!text.starts_with(prefix)) return false;
+  text.remove_prefix(prefix.size());
+  return true;
+}
+
+bool take_number(std::string_view& text, std::int64_t& number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || number < 0) return false;
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  return true;
+}
+
+std::optional<Number> parse_name(std::string_view name) {
+  Number number;
+  if (!take_prefix(name, "epoch_") || !take_number(name, number.epoch)) return std::nullopt;
+  if (!take_prefix(name, "_step_") || !take_number(name, number.step) || !name.empty()) return std::nullopt;
+  return number;
+}
+
+bool is_leftover(std::string_view name) {
+  if (!take_prefix(name, ".")) return false;
+  for (const std::string_view suffix : {kSaving, kRemoving})
+    if (name.ends_with(suffix) && parse_name(name.substr(0, name.size() - suffix.size()))) return true;
+  return false;
+}
+
+bool is_complete(const fs::path& checkpoint) { return fs::is_regular_file(checkpoint / kManifestName); }
+
+std::string existing_text(const fs::path& directory) {
+  std::vector<std::string> names;
+  for (const CheckpointEntry& entry : list_checkpoints(directory)) names.push_back(entry.path.filename().string());
+  return names.empty() ? fmt::format("{} holds no complete checkpoint", directory.string()) : fmt::format("there is {}", fmt::join(names, ", "));
+}
+
+[[noreturn]] void not_a_checkpoint(const fs::path& path) {
+  if (fs::exists(path / "config.json"))
+    throw UserError(Problem{path.string(), "this is a model directory, not a checkpoint of a run", "restore_from continues a run",
+                            "name it in model.pretrained_model_name_or_path to begin from its weights"});
+  throw UserError(Problem{path.string(), "not a complete checkpoint: it has no manifest.json",
+                          "the manifest is written last, so a save that was interrupted has none", "choose another checkpoint"});
+}
+
+fs::path newest(const fs::path& directory) {
+  const std::vector<CheckpointEntry> entries = list_checkpoints(directory);
+  if (entries.empty())
+    throw UserError(Problem{"checkpoint.restore_from", "LATEST: " + existing_text(directory), "", "leave restore_from out to begin from the start"});
+  log::warning("{} has no LATEST link: continuing from {}, the newest", directory.string(), entries.back().path.filename().string());
+  return entries.back().path;
+}
+
+std::set<fs::path> linked_checkpoints(const fs::path& directory) {
+  std::set<fs::path> targets;
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory)) {
+    std::error_code error;
+    if (entry.is_symlink()) targets.insert(fs::canonical(entry.path(), error));
+  }
+  return targets;
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+std::string holder_text(const fs::path& lock) try {
+  const Json holder = read_json_file(lock);
+  return fmt::format("process {} on host {}, since {}", holder.at("pid").get<std::int64_t>(), holder.at("host").get<std::string>(),
+                     holder.at("since").get<std::string>());
+} catch (const std::exception&) {
+  return "its process is unknown";  // it has only just begun
+}
+
+void write_holder(int descriptor) {
+  const Json holder = {
+      {"pid", ::getpid()}, {"host", host_name()}, {"since", fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::localtime(std::time(nullptr)))}};
+  const std::string text = holder.dump() + "\n";
+  // Only a help for people: the lock itself is the kernel's.
+  if (::ftruncate(descriptor, 0) != 0 || ::pwrite(descriptor, text.data(), text.size(), 0) < 0)
+    log::warning("cannot write the owner into the lock file");
+}
+
+}  // namespace
+
+std::string checkpoint_name(std::int64_t epoch, std::int64_t step) { return fmt::format("epoch_{}_step_{}", epoch, step); }
+
+std::vector<CheckpointEntry> list_checkpoints(const fs::path& directory) {
+  std::vector<CheckpointEntry> entries;
+  if (!fs::is_directory(directory)) return entries;
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory)) {
+    const std::optional<Number> number = parse_name(entry.path().filename().string());
+    if (number && !entry.is_symlink() && is_complete(entry.path())) entries.push_back({entry.path(), number->epoch, number->step});
+  }
+  std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return std::tie(a.step, a.epoch) < std::tie(b.step, b.epoch); });
+  return entries;
+}
+
+std::optional<fs::path> link_target(const fs::path& directory, const std::string& link) {
+  std::error_code error;
+  const fs::path target = fs::canonical(directory / link, error);
+  if (error || !is_complete(target)) return std::nullopt;
+  return target;
+}
+
+fs::path resolve_restore_from(const fs::path& directory, const std::string& restore_from) {
+  if (restore_from == kLatest || restore_from == kLowestValidation) {
+    if (const auto target = link_target(directory, restore_from)) return *target;
+    if (restore_from == kLatest) return newest(directory);
+    throw UserError(Problem{"checkpoint.restore_from", "there is no LOWEST_VAL in " + directory.string(),
+                            "it is written when a save follows a validation", existing_text(directory)});
+  }
+  for (const fs::path& candidate : {directory / restore_from, fs::path(restore_from)}) {
+    if (!fs::is_directory(candidate)) continue;
+    if (!is_complete(candidate)) not_a_checkpoint(candidate);
+    return fs::canonical(candidate);
+  }
+  throw UserError(Problem{"checkpoint.restore_from", fmt::format("\"{}\" is neither a checkpoint in {} nor a path", restore_from, directory.string()),
+                          "", existing_text(directory)});
+}
+
+void remove_leftovers(FileOperations& operations, const fs::path& directory) {
+  std::vector<fs::path> leftovers;
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory))
+    if (is_leftover(entry.path().filename().string())) leftovers.push_back(entry.path());
+  for (const fs::path& leftover : leftovers) operations.remove_all(leftover);
+}
+
+void remove_checkpoint(FileOperations& operations, const fs::path& checkpoint) {
+  const fs::path aside = checkpoint.parent_path() / fmt::format(".{}{}", checkpoint.filename().string(), kRemoving);
+  operations.rename(checkpoint, aside);
+  operations.remove_all(aside);
+}
+
+std::vector<fs::path> prune(FileOperations& operations, const fs::path& directory, std::int64_t keep) {
+  const std::vector<CheckpointEntry> entries = list_checkpoints(directory);
+  const std::set<fs::path> linked = linked_checkpoints(directory);
+  std::vector<fs::path> removed;
+  for (std::size_t i = 0; i + static_cast<std::size_t>(std::max<std::int64_t>(keep, 0)) < entries.size(); ++i) {
+    if (linked.contains(fs::canonical(entries[i].path))) continue;
+    remove_checkpoint(operations, entries[i].path);
+    removed.push_back(entries[i].path);
+  }
+  return removed;
+}
+
+DirectoryLock::DirectoryLock(const fs::path& directory) {
+  const fs::path path = directory / kLockName;
+  descriptor_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (descriptor_ < 0)
+    throw UserError(Problem{directory.string(), fmt::format("cannot write into the checkpoint directory: {}", std::strerror(errno)), "",
+                            "choose another checkpoint.checkpoint_dir or mend its permissions"});
+  if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0) {
+    write_holder(descriptor_);
+    return;
+  }
+  const int reason = errno;
+  if (reason != EWOULDBLOCK) {  // a file system without locks
+    log::warning("{}: cannot lock the checkpoint directory ({}); see to it that no other run writes there", directory.string(),
+                 std::strerror(reason));
+    return;
+  }
+  ::close(descriptor_);
+  throw UserError(Problem{directory.string(), "another run writes its checkpoints here: " + holder_text(path),
+                          "one run at a time in a checkpoint directory", "wait for it, or choose another checkpoint.checkpoint_dir"});
+}
+
+DirectoryLock::~DirectoryLock() { ::close(descriptor_); }
+
+}  // namespace tessera::checkpoint

@@ -1,0 +1,27 @@
+#include "tessera/checkpoint/hash.h"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+namespace tessera::checkpoint {
+
+struct Hasher::State {
+  XXH3_state_t* xxh = XXH3_createState();
+  State() { XXH3_64bits_reset(xxh); }
+  ~State() { XXH3_freeState(xxh); }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+};
+
+Hasher::Hasher() : state_(std::make_unique<State>()) {}
+Hasher::~Hasher() = default;
+Hasher::Hasher(Hasher&&) noexcept = default;
+Hasher& Hasher::operator=(Hasher&&) noexcept = default;
+
+void Hasher::update(std::span<const std::byte> bytes) { XXH3_64bits_update(state_->xxh, bytes.data(), bytes.size()); }
+
+std::string Hasher::hex() const { return fmt::format("{:016x}", XXH3_64bits_digest(state_->xxh)); }
+
+std::string hash_hex(std::span<const std::byte> bytes) { return fmt::format("{:016x}", XXH3_64bits(bytes.data(), bytes.size())); }
+
+}  // namespace tessera::checkpoint

@@ -1,0 +1,230 @@
+#include "tessera/checkpoint/manifest.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+
+#include "tessera/checkpoint/directory.h"
+#include "tessera/checkpoint/hash.h"
+#include "tessera/core/error.h"
+#include "tessera/formats/safetensors.h"
+#include "tessera/formats/tensor_spec.h"
+
+namespace fs = std::filesystem;
+
+namespace tessera::checkpoint {
+namespace {
+
+constexpr std::string_view kFormat = "tessera-checkpoint";
+constexpr std::int64_t kVersion = 1;
+constexpr std::string_view kSealPrefix = ",\n\"xxh3\": \"";
+constexpr std::string_view kSealSuffix = "\"\n}\n";
+constexpr std::size_t kHashDigits = 16;
+
+[[noreturn]] void refuse(const std::string& where, const std::string& what) {
+  throw UserError(Problem{where, what, "", "choose another checkpoint: this one is damaged"});
+}
+
+std::string seal(std::string_view body) {
+  return fmt::format("{}{}{}", kSealPrefix, hash_hex(std::as_bytes(std::span(body.data(), body.size()))), kSealSuffix);
+}
+
+Json to_json(const BoxRecord& box) { return {{"file", box.file}, {"offset", box.offset}, {"size", box.size}, {"xxh3", box.xxh3}}; }
+
+Json to_json(const TensorRecord& tensor) {
+  Json boxes = Json::array();
+  for (const BoxRecord& box : tensor.boxes) boxes.push_back(to_json(box));
+  return {{"dtype", to_string(tensor.dtype)}, {"shape", tensor.shape}, {"boxes", boxes}};
+}
+
+// "key": {…} with one entry per line: a manifest is also read by people.
+template <class Map, class ToJson>
+std::string section(const char* key, const Map& map, const ToJson& entry_json) {
+  std::string text = fmt::format(",\n\"{}\": {{", key);
+  const char* separator = "\n";
+  for (const auto& [name, entry] : map) {
+    text += fmt::format("{} {}: {}", separator, Json(name).dump(), Json(entry_json(entry)).dump());
+    separator = ",\n";
+  }
+  return text + "\n}";
+}
+
+TensorRecord tensor_from_json(const Json& json, const std::string& where) {
+  TensorRecord tensor;
+  const std::string dtype = json.at("dtype").get<std::string>();
+  if (!dtype_from_safetensors(dtype)) refuse(where, fmt::format("unknown dtype \"{}\"", dtype));
+  tensor.dtype = *dtype_from_safetensors(dtype);
+  tensor.shape = json.at("shape").get<std::vector<std::int64_t>>();
+  for (const Json& box : json.at("boxes"))
+    tensor.boxes.push_back({box.at("file").get<std::string>(), box.at("offset").get<std::vector<std::int64_t>>(),
+                            box.at("size").get<std::vector<std::int64_t>>(), box.at("xxh3").get<std::string>()});
+  return tensor;
+}
+
+bool inside(const BoxRecord& box, const std::vector<std::int64_t>& shape) {
+  if (box.offset.size() != shape.size() || box.size.size() != shape.size()) return false;
+  for (std::size_t dim = 0; dim < shape.size(); ++dim)
+    if (box.offset[dim] < 0 || box.size[dim] < 0 || box.offset[dim] > shape[dim] || box.size[dim] > shape[dim] - box.offset[dim]) return false;
+  return true;
+}
+
+bool overlap(const BoxRecord& a, const BoxRecord& b) {
+  for (std::size_t dim = 0; dim < a.size.size(); ++dim)
+    if (a.offset[dim] + a.size[dim] <= b.offset[dim] || b.offset[dim] + b.size[dim] <= a.offset[dim]) return false;
+  return true;
+}
+
+// Boxes inside the tensor that do not overlap and are as many elements as it: they cover it exactly.
+void check_boxes(const std::string& name, const TensorRecord& tensor, const std::string& where) {
+  const std::optional<std::uint64_t> total = formats::checked_num_elements(tensor.shape);
+  if (!total) refuse(where, fmt::format("{}: impossible shape {}", name, tensor.shape));
+  std::uint64_t covered = 0;
+  std::set<std::string> files;
+  for (std::size_t i = 0; i < tensor.boxes.size(); ++i) {
+    const BoxRecord& box = tensor.boxes[i];
+    if (!inside(box, tensor.shape))
+      refuse(where, fmt::format("{}: box at {} of size {} is not inside the shape {}", name, box.offset, box.size, tensor.shape));
+    if (!files.insert(box.file).second) refuse(where, fmt::format("{}: two boxes in {}", name, box.file));
+    covered += formats::num_elements(box.size);
+    for (std::size_t j = 0; j < i; ++j)
+      if (overlap(box, tensor.boxes[j])) refuse(where, fmt::format("{}: boxes at {} and {} overlap", name, tensor.boxes[j].offset, box.offset));
+  }
+  if (covered != *total) refuse(where, fmt::format("{}: the boxes hold {} of {} elements", name, covered, *total));
+}
+
+TensorRecords tensors_from_json(const Json& json, const std::map<std::string, FileRecord>& files, const std::string& where) {
+  TensorRecords tensors;
+  for (const auto& [name, entry] : json.items()) {
+    TensorRecord tensor = tensor_from_json(entry, where);
+    check_boxes(name, tensor, where);
+    for (const BoxRecord& box : tensor.boxes)
+      if (!files.contains(box.file)) refuse(where, fmt::format("{}: the file {} is not listed", name, box.file));
+    tensors.emplace(name, std::move(tensor));
+  }
+  return tensors;
+}
+
+std::map<std::string, FileRecord> files_from_json(const Json& json, const std::string& where) {
+  std::map<std::string, FileRecord> files;
+  for (const auto& [name, entry] : json.items()) {
+    const fs::path path(name);
+    if (path.empty() || path.is_absolute() || std::find(path.begin(), path.end(), "..") != path.end())
+      refuse(where, fmt::format("the file \"{}\" is not inside the checkpoint", name));
+    files[name] = {entry.at("size").get<std::uint64_t>(), entry.at("xxh3").get<std::string>()};
+  }
+  return files;
+}
+
+Manifest manifest_from_json(const Json& json, const std::string& where) {
+  if (json.at("format") != kFormat) refuse(where, "not the manifest of a checkpoint");
+  if (const auto version = json.at("version").get<std::int64_t>(); version != kVersion)
+    throw UserError(Problem{where, fmt::format("version {} of the checkpoint format is not supported", version),
+                            fmt::format("this program reads version {}", kVersion), "use the program that wrote it, or a newer one"});
+  Manifest manifest;
+  manifest.epoch = json.at("epoch").get<std::int64_t>();
+  manifest.step = json.at("step").get<std::int64_t>();
+  manifest.signature = signature_from_json(json.at("model_signature"), where);
+  manifest.optimizer_steps = json.at("optimizer_steps").get<std::int64_t>();
+  if (const Json& metric = json.at("validation_metric"); !metric.is_null()) manifest.validation_metric = metric.get<double>();
+  manifest.layout = json.at("layout");
+  manifest.versions = json.at("versions");
+  manifest.files = files_from_json(json.at("files"), where);
+  manifest.model = tensors_from_json(json.at("model"), manifest.files, where);
+  manifest.optim = tensors_from_json(json.at("optim"), manifest.files, where);
+  return manifest;
+}
+
+std::string hash_of_file(const fs::path& path) {
+  constexpr std::size_t kChunk = std::size_t{16} << 20;
+  const MappedFile file(path);
+  Hasher hasher;
+  for (std::size_t begin = 0; begin < file.bytes().size(); begin += kChunk) {
+    const auto chunk = file.bytes().subspan(begin, std::min(kChunk, file.bytes().size() - begin));
+    hasher.update(chunk);
+    file.drop(begin, chunk.size());
+  }
+  return hasher.hex();
+}
+
+// Which boxes of a damaged shard have other bytes than were saved; empty when the damage lies elsewhere.
+std::vector<std::string> damaged_tensors(const fs::path& path, const std::string& name, const Manifest& manifest) try {
+  const formats::SafetensorsFile file(path);
+  std::vector<std::string> damaged;
+  for (const TensorRecords* tensors : {&manifest.model, &manifest.optim})
+    for (const auto& [tensor, record] : *tensors)
+      for (const BoxRecord& box : record.boxes) {
+        const formats::TensorInfo* info = box.file == name ? file.find(tensor) : nullptr;
+        if (info != nullptr && hash_hex(file.bytes(*info)) != box.xxh3) damaged.push_back(tensor);
+      }
+  return damaged;
+} catch (const UserError&) {
+  return {};  // the header itself is damaged
+}
+
+std::string damage_text(const fs::path& path, const std::string& name, const Manifest& manifest) {
+  const std::vector<std::string> tensors = damaged_tensors(path, name, manifest);
+  if (tensors.empty()) return "the content is not what was saved";
+  return fmt::format("the content is not what was saved: {} {} damaged", fmt::join(tensors, ", "), tensors.size() == 1 ? "is" : "are");
+}
+
+std::optional<std::string> problem_of_file(const fs::path& checkpoint, const std::string& name, const Manifest& manifest, Verify verify) {
+  const fs::path path = checkpoint / name;
+  const FileRecord& expected = manifest.files.at(name);
+  std::error_code error;
+  const std::uint64_t size = fs::file_size(path, error);
+  if (error) return "the file is missing";
+  if (size != expected.size)
+    return fmt::format("{} bytes where {} were saved: {}", size, expected.size, size < expected.size ? "truncated" : "grown");
+  if (verify == Verify::Full && hash_of_file(path) != expected.xxh3) return damage_text(path, name, manifest);
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string to_text(const Manifest& manifest) {
+  const Json metric = manifest.validation_metric ? Json(*manifest.validation_metric) : Json(nullptr);
+  std::string text = fmt::format("{{\n\"format\": \"{}\",\n\"version\": {},\n\"epoch\": {},\n\"step\": {},\n\"optimizer_steps\": {}", kFormat,
+                                 kVersion, manifest.epoch, manifest.step, manifest.optimizer_steps);
+  text += fmt::format(",\n\"validation_metric\": {},\n\"model_signature\": {},\n\"layout\": {},\n\"versions\": {}", metric.dump(),
+                      to_json(manifest.signature).dump(), manifest.layout.dump(), manifest.versions.dump());
+  text += section("files", manifest.files, [](const FileRecord& file) { return Json{{"size", file.size}, {"xxh3", file.xxh3}}; });
+  text += section("model", manifest.model, [](const TensorRecord& tensor) { return to_json(tensor); });
+  text += section("optim", manifest.optim, [](const TensorRecord& tensor) { return to_json(tensor); });
+  return text + seal(text);
+}
+
+Manifest manifest_from_text(std::string_view text, const std::string& where) {
+  const std::size_t seal_size = kSealPrefix.size() + kHashDigits + kSealSuffix.size();
+  if (text.size() < seal_size) refuse(where, "the manifest is incomplete");
+  const std::string_view body = text.substr(0, text.size() - seal_size);
+  if (text.substr(body.size()) != seal(body)) refuse(where, "the manifest is damaged or incomplete");
+  try {
+    return manifest_from_json(parse_json(text, where), where);
+  } catch (const Json::exception& error) {
+    refuse(where, std::string("not a manifest: ") + error.what());
+  }
+}
+
+Manifest read_manifest(const fs::path& checkpoint) {
+  const fs::path path = checkpoint / kManifestName;
+  if (!fs::exists(path))
+    throw UserError(Problem{checkpoint.string(), "not a complete checkpoint: it has no manifest.json", "the manifest is written last", ""});
+  return manifest_from_text(read_text_file(path), path.string());
+}
+
+std::vector<Problem> verify_files(const fs::path& checkpoint, const Manifest& manifest, Verify verify,
+                                  const std::function<bool(const std::string& file)>& wanted) {
+  std::vector<Problem> problems;
+  if (verify == Verify::Off) return problems;
+  for (const auto& [name, record] : manifest.files) {
+    if (wanted && !wanted(name)) continue;
+    if (const auto what = problem_of_file(checkpoint, name, manifest, verify))
+      problems.push_back({(checkpoint / name).string(), *what, "", "choose another checkpoint: this one is damaged"});
+  }
+  return problems;
+}
+
+}  // namespace tessera::checkpoint

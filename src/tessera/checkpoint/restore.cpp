@@ -1,0 +1,134 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <set>
+#include <string_view>
+
+#include "tessera/checkpoint/checkpoint.h"
+#include "tessera/checkpoint/shard.h"
+#include "tessera/checkpoint/state.h"
+#include "tessera/core/error.h"
+#include "tessera/formats/tensor_source.h"
+
+namespace fs = std::filesystem;
+
+namespace tessera::checkpoint {
+namespace {
+
+constexpr const char* kWeightsOnly = "set checkpoint.restore_optimizer: false to take the weights alone";
+
+void refuse_other_model(const fs::path& checkpoint, const ModelSignature& saved, const ModelSignature& ours) {
+  if (saved.hash == ours.hash) return;
+  throw UserError(
+      Problem{checkpoint.string(),
+              fmt::format("the checkpoint is of another model\n    checkpoint: {}\n    recipe:     {}", saved.description, ours.description),
+              "a run continues with the model it began with", "choose the checkpoint or the model that fits"});
+}
+
+// Whether the saved tensor can fill the target; adds what is wrong.
+void check_tensor(const TensorRecords& records, const std::string& name, const TensorBox& target, const char* fix, const std::string& where,
+                  ProblemList& problems) {
+  const auto found = records.find(name);
+  if (found == records.end()) return problems.add({where, fmt::format("{} is missing in the checkpoint", name), "", fix});
+  if (found->second.shape != target.tensor.shape)
+    problems.add({where, fmt::format("{} has shape {} in the checkpoint, {} in the model", name, found->second.shape, target.tensor.shape), "", fix});
+  else if (!formats::is_convertible(found->second.dtype, target.tensor.dtype))
+    problems.add(
+        {where, fmt::format("{}: {} does not convert to {}", name, to_string(found->second.dtype), to_string(target.tensor.dtype)), "", fix});
+}
+
+void check_surplus(const TensorRecords& records, const std::set<std::string>& known, const char* fix, const std::string& where,
+                   ProblemList& problems) {
+  for (const auto& [name, record] : records)
+    if (!known.contains(name)) problems.add({where, fmt::format("{} is in the checkpoint and not in the model", name), "", fix});
+}
+
+// Where each part of the state is read from.
+struct Sources {
+  std::vector<TensorBox> from_model;
+  std::vector<TensorBox> from_optim;
+};
+
+Sources sources_of(const Manifest& manifest, const model::ParameterStore& store, const optim::Optimizer* optimizer, bool restore_optimizer) {
+  Sources sources;
+  for (TensorBox& box : master_boxes(store)) {
+    const std::string master = kMaster + box.tensor.name;
+    if (!restore_optimizer || !manifest.optim.contains(master)) {
+      sources.from_model.push_back(std::move(box));
+      continue;
+    }
+    box.tensor.name = master;
+    sources.from_optim.push_back(std::move(box));
+  }
+  if (restore_optimizer)
+    for (TensorBox& box : moment_boxes(store, *optimizer)) sources.from_optim.push_back(std::move(box));
+  return sources;
+}
+
+void check_tensors(const Manifest& manifest, const model::ParameterStore& store, const Sources& sources, bool restore_optimizer,
+                   const std::string& where) {
+  ProblemList problems;
+  std::set<std::string> model_names;
+  std::set<std::string> optim_names;
+  for (const TensorBox& box : master_boxes(store)) {
+    check_tensor(manifest.model, box.tensor.name, box, "", where, problems);
+    model_names.insert(box.tensor.name);
+    optim_names.insert(kMaster + box.tensor.name);
+  }
+  check_surplus(manifest.model, model_names, "", where, problems);
+  for (const TensorBox& box : sources.from_optim) {
+    check_tensor(manifest.optim, box.tensor.name, box, kWeightsOnly, where, problems);
+    optim_names.insert(box.tensor.name);
+  }
+  if (restore_optimizer) check_surplus(manifest.optim, optim_names, kWeightsOnly, where, problems);
+  problems.throw_if_any();
+}
+
+void check_files(const fs::path& checkpoint, const Manifest& manifest, const RestoreOptions& options) {
+  const auto wanted = [&](const std::string& file) {
+    if (file.starts_with("model/consolidated/")) return false;
+    return options.restore_optimizer || !file.starts_with("optim/");
+  };
+  ProblemList problems;
+  for (Problem& problem : verify_files(checkpoint, manifest, options.verify, wanted)) problems.add(std::move(problem));
+  problems.throw_if_any();
+}
+
+Json read_state(const fs::path& checkpoint, const Manifest& manifest, const char* name) {
+  return manifest.files.contains(name) ? read_json_file(checkpoint / name) : Json();
+}
+
+TrainingState training_state(const fs::path& checkpoint, const Manifest& manifest) {
+  return {.epoch = manifest.epoch,
+          .step = manifest.step,
+          .loader = read_state(checkpoint, manifest, "loader.json"),
+          .scheduler = read_state(checkpoint, manifest, "scheduler.json"),
+          .rng = read_state(checkpoint, manifest, "rng.json"),
+          .losses = read_state(checkpoint, manifest, "losses.json"),
+          .validation_metric = manifest.validation_metric};
+}
+
+void read_all(const fs::path& checkpoint, const TensorRecords& records, const std::vector<TensorBox>& targets) {
+  ShardReader reader(checkpoint, records);
+  for (const TensorBox& target : targets) reader.read(target);
+}
+
+}  // namespace
+
+TrainingState restore(const fs::path& checkpoint, const ModelSignature& signature, model::ParameterStore& store, optim::Optimizer* optimizer,
+                      const RestoreOptions& options) {
+  TESSERA_ASSERT(optimizer != nullptr || !options.restore_optimizer, "an optimizer to restore");
+  const Manifest manifest = read_manifest(checkpoint);
+  refuse_other_model(checkpoint, manifest.signature, signature);
+  const Sources sources = sources_of(manifest, store, optimizer, options.restore_optimizer);
+  check_tensors(manifest, store, sources, options.restore_optimizer, checkpoint.string());
+  check_files(checkpoint, manifest, options);
+  TrainingState state = training_state(checkpoint, manifest);
+  read_all(checkpoint, manifest.model, sources.from_model);
+  read_all(checkpoint, manifest.optim, sources.from_optim);
+  store.refresh_compute();
+  if (options.restore_optimizer) optimizer->set_num_steps(manifest.optimizer_steps);
+  return state;
+}
+
+}  // namespace tessera::checkpoint

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tessera/checkpoint/box.h"
+#include "tessera/checkpoint/manifest.h"
+#include "tessera/core/file.h"
+#include "tessera/formats/safetensors.h"
+
+/// Shard files: safetensors whose header says where in the global tensor each of its tensors lies, in the form of PyTorch's distributed checkpoints
+/// (torch.distributed.checkpoint.HuggingFaceStorageWriter): metadata "DCP_SHARDING_INFO" is JSON, {NAME: {"saved_offsets": [offset per dim]}}.
+namespace tessera::checkpoint {
+
+/// Who writes: shards are numbered by it.
+struct ShardOwner {
+  std::int64_t rank = 0;
+  std::int64_t world_size = 1;
+};
+
+/// Which boxes of one rank go to which file.
+struct ShardFile {
+  std::string path;  ///< relative to the checkpoint: "model/shard-00001-of-00004.safetensors"
+  std::vector<TensorBox> boxes;
+};
+/// A header holds one offset per name, so a rank's second box of a tensor goes to a second file ("…-part-00002.safetensors"), and so on.
+std::vector<ShardFile> plan_shard_files(const std::string& folder, ShardOwner owner, std::vector<TensorBox> boxes);
+/// Writes the files (their folder exists) and returns what the manifest says of them. Throws Failure.
+TensorRecords write_shard_files(FileOperations& operations, const std::filesystem::path& checkpoint, const std::vector<ShardFile>& files);
+/// Puts the boxes that one rank wrote beside those of others.
+void merge(TensorRecords& into, const TensorRecords& from);
+
+/// Reads boxes of the tensors that `records` describes, whatever boxes they were saved in.
+class ShardReader {
+ public:
+  /// Both must outlive the reader.
+  ShardReader(std::filesystem::path checkpoint, const TensorRecords& records);
+  /// Fills the target's memory, converting to its dtype. UserError when a file is missing, malformed or not what the manifest says. The tensor must
+  /// be in the records with the target's global shape, and convertible.
+  void read(const TensorBox& target);
+
+ private:
+  const formats::SafetensorsFile& file(const std::string& name);
+
+  std::filesystem::path checkpoint_;
+  const TensorRecords& records_;
+  std::map<std::string, formats::SafetensorsFile> files_;
+};
+
+}  // namespace tessera::checkpoint
