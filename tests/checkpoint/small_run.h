@@ -1,0 +1,86 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "optim/small_table.h"
+#include "support/support.h"
+#include "tessera/checkpoint/checkpoint.h"
+
+namespace tessera::test {
+
+/// File operations that skip the waiting of fsync: tests end processes, not power.
+class UnsyncedOperations : public FileOperations {
+ public:
+  int create(const std::filesystem::path& path) override { return real_->create(path); }
+  void write(int descriptor, std::span<const std::byte> bytes, const std::filesystem::path& path) override { real_->write(descriptor, bytes, path); }
+  void sync(int, const std::filesystem::path&) override {}
+  void close(int descriptor, const std::filesystem::path& path) override { real_->close(descriptor, path); }
+  void create_directory(const std::filesystem::path& path) override { real_->create_directory(path); }
+  void sync_directory(const std::filesystem::path&) override {}
+  void rename(const std::filesystem::path& from, const std::filesystem::path& to) override { real_->rename(from, to); }
+  void symlink(const std::filesystem::path& target, const std::filesystem::path& link) override { real_->symlink(target, link); }
+  void remove_all(const std::filesystem::path& path) override { real_->remove_all(path); }
+
+ private:
+  std::unique_ptr<FileOperations> real_ = posix_file_operations();
+};
+
+/// A model of a few parameters that trains on made-up gradients.
+struct SmallRun {
+  explicit SmallRun(DType dtype = DType::F32, std::function<bool(const model::ParameterSpec&)> frozen = {})
+      : store(small_table(), store_options(dtype, std::move(frozen))), optimizer(store, {}) {
+    fill_weights(store);
+  }
+  void train(int steps) {
+    for (int i = 0; i < steps; ++i) {
+      fill_gradients(store, 0.1 * static_cast<double>(optimizer.num_steps()));
+      optimizer.step({1e-2, 0.1, 0.7});
+    }
+  }
+  checkpoint::ModelSignature signature() const {
+    model::ModelSpec spec;
+    spec.model_type = "small";
+    return checkpoint::model_signature(spec, store.table());
+  }
+  checkpoint::SaveRequest request(std::int64_t step) const {
+    checkpoint::SaveRequest request;
+    request.store = &store;
+    request.optimizer = &optimizer;
+    request.signature = signature();
+    request.model_files = {"{\"model_type\": \"small\", \"torch_dtype\": \"float32\"}\n", {}};
+    request.state = {.epoch = 0,
+                     .step = step,
+                     .loader = {{"consumed", 7 * step}},
+                     .scheduler = {{"max_lr", 0.1}},
+                     .rng = {},
+                     .losses = {{"train_loss", 1.0}},
+                     .validation_metric = {}};
+    request.config_yaml = "seed: 42\n";
+    return request;
+  }
+  checkpoint::TrainingState restore(const std::filesystem::path& path, const checkpoint::RestoreOptions& options = {}) {
+    return checkpoint::restore(path, signature(), store, options.restore_optimizer ? &optimizer : nullptr, options);
+  }
+
+  model::ParameterStore store;
+  optim::Optimizer optimizer;
+};
+
+/// Every weight, master and moment, bit for bit.
+inline bool same_state(const SmallRun& a, const SmallRun& b) {
+  if (a.optimizer.num_steps() != b.optimizer.num_steps()) return false;
+  for (std::size_t i = 0; i < a.store.buffers().size(); ++i) {
+    const model::FlatBuffer& x = a.store.buffers()[i];
+    const model::FlatBuffer& y = b.store.buffers()[i];
+    if (x.master.defined() != y.master.defined() || !x.compute.equal(y.compute)) return false;
+    if (x.master.defined() && !x.master.equal(y.master)) return false;
+    const optim::Moments& m = a.optimizer.moments()[i];
+    const optim::Moments& n = b.optimizer.moments()[i];
+    if (m.first.defined() && !(m.first.equal(n.first) && m.second.equal(n.second))) return false;
+  }
+  return true;
+}
+
+}  // namespace tessera::test
