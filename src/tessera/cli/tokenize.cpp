@@ -76,8 +76,17 @@ void print_jsonl(const Tokenizer& tokenizer, const Options& options) {
   }
 }
 
+void refuse_unknown_ids(const Tokenizer& tokenizer, const std::vector<TokenId>& ids) {
+  for (const TokenId id : ids) {
+    if (!tokenizer.token(id))
+      throw UserError({"--decode", fmt::format("no token has the id {}", id), fmt::format("the vocabulary has {} ids", tokenizer.vocab_size()), ""});
+  }
+}
+
 void print_text(const Tokenizer& tokenizer, const Options& options) {
-  const std::string text = tokenizer.decode(parse_ids(options.ids), false);
+  const std::vector<TokenId> ids = parse_ids(options.ids);
+  refuse_unknown_ids(tokenizer, ids);
+  const std::string text = tokenizer.decode(ids, false);
   fmt::print("{}\n", options.json ? OrderedJson{{"text", text}}.dump() : text);
 }
 
