@@ -10,7 +10,8 @@ namespace tessera::data {
 namespace {
 
 TokenId token_id(const Json& json, const JsonSection& section) {
-  if (!json.is_number_unsigned() || json.get<std::uint64_t>() > static_cast<std::uint64_t>(std::numeric_limits<TokenId>::max()))
+  // Signed when a reader of another format made the section.
+  if (!json.is_number_integer() || json < 0 || json > std::numeric_limits<TokenId>::max())
     section.fail(fmt::format("{} is no token id", json.dump().substr(0, 40)));
   return json.get<TokenId>();
 }
