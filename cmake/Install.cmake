@@ -45,7 +45,7 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/tessera DESTINATION include FILES_MA
 
 # libtorch without its Python bindings and its own tests.
 file(GLOB TESSERA_TORCH_RUNTIME ${TESSERA_TORCH}/lib/*.so ${TESSERA_TORCH}/lib/*.so.*)
-list(FILTER TESSERA_TORCH_RUNTIME EXCLUDE REGEX "python|shm|test|aoti_custom_ops|backend_with_compiler")
+list(FILTER TESSERA_TORCH_RUNTIME EXCLUDE REGEX "/lib[^/]*(python|shm|test|aoti_custom_ops|backend_with_compiler)[^/]*$")
 install(PROGRAMS ${TESSERA_TORCH_RUNTIME} DESTINATION lib/torch/lib)
 install(DIRECTORY ${TESSERA_TORCH}/include DESTINATION lib/torch PATTERN "pybind11" EXCLUDE)
 if(TESSERA_TORCH_CUDA AND EXISTS ${TESSERA_TORCH}/../nvidia)
