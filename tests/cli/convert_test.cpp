@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 
+#include "checkpoint/small_run.h"
 #include "support/command_line.h"
 #include "support/support.h"
 #include "tessera/core/json.h"
@@ -43,6 +44,21 @@ TEST(Convert, UnknownSourcesAndDtypesAreMendable) {
   const auto result = run_tessera({"convert", test::test_data("goldens/qwen3").string(), directory / "out", "--dtype", "int8"});
   EXPECT_THAT(result.error, HasSubstr("\"int8\" is not a dtype to store weights in"));
   EXPECT_FALSE(std::filesystem::exists(directory / "out"));
+}
+
+// What consolidate.sh in a checkpoint calls.
+TEST(Convert, ARunsCheckpoint) {
+  const test::TemporaryDirectory directory;
+  const test::SmallRun run;
+  test::UnsyncedOperations operations;
+  const auto checkpoint = checkpoint::CheckpointDirectory(operations, directory.path(), {}).save(run.request(1));
+  const auto result = run_tessera({"convert", checkpoint / "model/..", directory / "out", "--dtype", "bf16", "--json"});
+  ASSERT_EQ(result.status, 0) << result.error;
+  const Json answer = parse_json(result.output, "output");
+  EXPECT_EQ(answer["model_type"], "small");
+  EXPECT_EQ(answer["dtype"], "bfloat16");
+  EXPECT_EQ(answer["tensors"], 6);
+  EXPECT_EQ(run_tessera({"convert", checkpoint, directory / "other", "--tokenizer", "x"}).status, 2);
 }
 
 TEST(Convert, Llama2cWithItsTokenizer) {

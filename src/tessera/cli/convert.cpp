@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <memory>
 
+#include "tessera/checkpoint/consolidate.h"
+#include "tessera/checkpoint/directory.h"
 #include "tessera/cli/cli.h"
 #include "tessera/core/dtype.h"
 #include "tessera/core/error.h"
@@ -14,6 +16,7 @@
 #include "tessera/core/text.h"
 #include "tessera/data/tokenizer/tokenizer.h"
 #include "tessera/formats/gguf.h"
+#include "tessera/formats/huggingface.h"
 #include "tessera/model/convert.h"
 #include "tessera/model/gguf_config.h"
 
@@ -97,35 +100,63 @@ std::optional<DType> wanted_dtype(const std::string& name) {
   return dtype;
 }
 
+struct Written {
+  std::string model_type;
+  DType dtype = DType::F32;
+  std::int64_t num_tensors = 0;
+  std::uint64_t num_bytes = 0;
+};
+
+int print_result(const Options& options, const Written& written) {
+  const std::string dtype(torch_name(written.dtype));
+  if (options.json) {
+    fmt::print("{}\n", OrderedJson{{"destination", options.destination.string()},
+                                   {"model_type", written.model_type},
+                                   {"dtype", dtype},
+                                   {"tensors", written.num_tensors},
+                                   {"bytes", written.num_bytes}}
+                           .dump());
+  } else {
+    fmt::print("{}: {} with {} tensors in {}, {}\n", options.destination.string(), written.model_type, written.num_tensors, dtype,
+               human_bytes(static_cast<double>(written.num_bytes)));
+  }
+  return 0;
+}
+
+// A run's checkpoint: its own tokenizer and config files go along.
+int convert_checkpoint(const Options& options) {
+  if (!options.tokenizer.empty())
+    throw UserError({"--tokenizer", "a checkpoint brings its own tokenizer", "", "leave --tokenizer out, or convert the model directory again"});
+  checkpoint::consolidate(*posix_file_operations(), options.source, options.destination,
+                          {.max_shard_size = options.max_shard_size, .dtype = wanted_dtype(options.dtype)});
+  const formats::HuggingFaceDirectory directory(options.destination);
+  Written written{.model_type = formats::read_model_config(options.destination).value("model_type", std::string())};
+  for (const formats::HuggingFaceDirectory::Entry& entry : directory.tensors()) {
+    written.dtype = entry.info.dtype;
+    written.num_bytes += entry.info.num_bytes();
+    ++written.num_tensors;
+  }
+  return print_result(options, written);
+}
+
 int convert(const Options& options) {
+  if (fs::exists(options.source / checkpoint::kManifestName)) return convert_checkpoint(options);
   const auto operations = posix_file_operations();
   const model::ConvertResult result = model::convert_model(*operations, {.source = options.source,
                                                                          .destination = options.destination,
                                                                          .dtype = wanted_dtype(options.dtype),
                                                                          .max_shard_size = options.max_shard_size,
                                                                          .files = files_beside_weights(options)});
-  const auto model_type = result.config.value("model_type", std::string());
-  const std::string dtype(torch_name(result.dtype));
-  if (options.json) {
-    fmt::print("{}\n", OrderedJson{{"destination", options.destination.string()},
-                                   {"model_type", model_type},
-                                   {"dtype", dtype},
-                                   {"tensors", result.num_tensors},
-                                   {"bytes", result.num_bytes}}
-                           .dump());
-  } else {
-    fmt::print("{}: {} with {} tensors in {}, {}\n", options.destination.string(), model_type, result.num_tensors, dtype,
-               human_bytes(static_cast<double>(result.num_bytes)));
-  }
-  return 0;
+  return print_result(options, {result.config.value("model_type", std::string()), result.dtype, result.num_tensors, result.num_bytes});
 }
 
 }  // namespace
 
 Command add_convert(CLI::App& program) {
   const auto options = std::make_shared<Options>();
-  CLI::App* parser = program.add_subcommand("convert", "Turn a GGUF file, a llama2.c checkpoint or a model directory into a Hugging Face directory");
-  parser->add_option("SRC", options->source, "GGUF file, llama2.c .bin, or Hugging Face directory")->required();
+  CLI::App* parser = program.add_subcommand(
+      "convert", "Turn a GGUF file, a llama2.c checkpoint, a model directory or a run's checkpoint into a Hugging Face directory");
+  parser->add_option("SRC", options->source, "GGUF file, llama2.c .bin, Hugging Face directory, or a checkpoint (epoch_E_step_S)")->required();
   parser->add_option("DST", options->destination, "Directory to create; it must not exist")->required();
   parser->add_option("--dtype", options->dtype, "float32, bfloat16 or float16; by default what holds the source's values without loss");
   parser->add_option("--tokenizer", options->tokenizer, "Write this tokenizer instead of the source's (any file or directory that `tokenize` reads)");
