@@ -19,6 +19,7 @@ std::vector<std::string> inputs(const std::string& text) {
     parts.push_back(text.substr(begin, end - begin));
     begin = end + separator.size();
   }
+  parts.push_back(text.substr(begin));
   return parts;
 }
 

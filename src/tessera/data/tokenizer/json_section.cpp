@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <limits>
+
 #include "tessera/core/error.h"
 
 namespace tessera::data {
@@ -43,8 +45,9 @@ bool JsonSection::boolean_or(const char* key, bool fallback) const {
 std::optional<std::uint64_t> JsonSection::integer(const char* key) const {
   const Json* value = find(key);
   if (value == nullptr) return std::nullopt;
-  if (!value->is_number_unsigned()) fail(fmt::format("\"{}\" must be a non-negative integer, found {}", key, value->dump().substr(0, 40)));
-  return value->get<std::uint64_t>();
+  const auto number = natural_number(*value, std::numeric_limits<std::uint64_t>::max());
+  if (!number) fail(fmt::format("\"{}\" must be a non-negative integer, found {}", key, value->dump().substr(0, 40)));
+  return number;
 }
 
 JsonSection JsonSection::object(const char* key) const { return {required(key), where_, path_.empty() ? key : fmt::format("{}.{}", path_, key)}; }
@@ -53,6 +56,12 @@ const Json& JsonSection::array(const char* key) const {
   const Json& value = required(key);
   if (!value.is_array()) fail(fmt::format("\"{}\" must be a list, found {}", key, value.type_name()));
   return value;
+}
+
+std::optional<std::uint64_t> natural_number(const Json& json, std::uint64_t largest) {
+  if (!json.is_number_integer() || (!json.is_number_unsigned() && json.get<std::int64_t>() < 0)) return std::nullopt;
+  const auto number = json.get<std::uint64_t>();
+  return number <= largest ? std::optional(number) : std::nullopt;
 }
 
 std::vector<JsonSection> flatten_sequence(const Json& json, const std::string& where, const std::string& path, const char* member) {

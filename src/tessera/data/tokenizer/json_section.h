@@ -35,6 +35,9 @@ class JsonSection {
   std::string path_;
 };
 
+/// The value when it is a non-negative integer up to `largest`, whichever way the JSON library holds it.
+std::optional<std::uint64_t> natural_number(const Json& json, std::uint64_t largest);
+
 /// The members of a section that is one step or a (nested) "Sequence" of steps under `member`, in order; none when it is null.
 std::vector<JsonSection> flatten_sequence(const Json& json, const std::string& where, const std::string& path, const char* member);
 

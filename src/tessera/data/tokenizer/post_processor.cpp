@@ -10,10 +10,9 @@ namespace tessera::data {
 namespace {
 
 TokenId token_id(const Json& json, const JsonSection& section) {
-  // Signed when a reader of another format made the section.
-  if (!json.is_number_integer() || json < 0 || json > std::numeric_limits<TokenId>::max())
-    section.fail(fmt::format("{} is no token id", json.dump().substr(0, 40)));
-  return json.get<TokenId>();
+  const auto id = natural_number(json, static_cast<std::uint64_t>(std::numeric_limits<TokenId>::max()));
+  if (!id) section.fail(fmt::format("{} is no token id", json.dump().substr(0, 40)));
+  return static_cast<TokenId>(*id);
 }
 
 /// Every "$A" of the template must appear exactly once; special tokens come from its own table.

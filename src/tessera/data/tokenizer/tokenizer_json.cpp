@@ -12,10 +12,11 @@ namespace {
 constexpr std::uint64_t kLargestId = (1U << 22) - 1;
 
 TokenId token_id(const JsonSection& section, const char* what, const Json& json) {
-  if (!json.is_number_unsigned() || json.get<std::uint64_t>() > kLargestId)
+  const auto id = natural_number(json, kLargestId);
+  if (!id)
     section.fail(fmt::format("the id {} of \"{}\" is not supported", json.dump().substr(0, 40), what),
                  fmt::format("ids go from 0 to {}", kLargestId));
-  return json.get<TokenId>();
+  return static_cast<TokenId>(*id);
 }
 
 void place(ModelDefinition& model, TokenId id, std::string token, const JsonSection& section) {

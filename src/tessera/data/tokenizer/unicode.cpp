@@ -165,6 +165,22 @@ bool is_chinese_character(char32_t value) {
   return std::any_of(kBlocks.begin(), kBlocks.end(), [value](const auto& block) { return value >= block[0] && value <= block[1]; });
 }
 
+bool is_printable(char32_t value) { return value == ' ' || (category_mask(value) & static_cast<int>(U_GC_C_MASK | U_GC_Z_MASK)) == 0; }
+
+bool is_letter(char32_t value) { return (category_mask(value) & static_cast<int>(U_GC_L_MASK)) != 0; }
+bool is_decimal_digit(char32_t value) { return (category_mask(value) & static_cast<int>(U_GC_ND_MASK)) != 0; }
+
+std::string uppercase(std::string_view text) {
+  std::string result;
+  for (std::size_t i = 0; i < text.size();) {
+    const auto [value, num_bytes] = code_point_at(text, i);
+    icu::UnicodeString one(static_cast<UChar32>(value));
+    one.toUpper(icu::Locale::getRoot()).toUTF8String(result);
+    i += num_bytes;
+  }
+  return result;
+}
+
 std::vector<std::size_t> grapheme_ends(std::string_view text) {
   UErrorCode status = U_ZERO_ERROR;
   const std::unique_ptr<icu::BreakIterator> breaks(icu::BreakIterator::createCharacterInstance(icu::Locale::getRoot(), status));

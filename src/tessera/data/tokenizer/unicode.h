@@ -33,6 +33,11 @@ bool is_nonspacing_mark(char32_t value);    ///< category Mn as of Unicode 8
 bool is_mark(char32_t value);               ///< category M
 bool is_word_character(char32_t value);     ///< what \w matches: Alphabetic, M, Nd, Pc
 bool is_chinese_character(char32_t value);  ///< the CJK ideograph blocks, as BERT lists them
+/// What Python's repr writes as it is: no control, format, unassigned or private character and no separator but the space.
+bool is_printable(char32_t value);
+bool is_letter(char32_t value);                ///< category L
+bool is_decimal_digit(char32_t value);         ///< category Nd
+std::string uppercase(std::string_view text);  ///< full upper case of every character by itself
 /// Where user-perceived characters (extended grapheme clusters) end, in bytes; the last entry is the text's size.
 std::vector<std::size_t> grapheme_ends(std::string_view text);
 /// The script, with Hiragana, Katakana and the prolonged sound mark counted as Han; -1 for the space, which fits any.

@@ -1,0 +1,232 @@
+// Attributes, subscripts, slices and arithmetic, with Python's meaning and Python's messages.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "tessera/data/template/interpreter.h"
+
+namespace tessera::data::jinja {
+namespace {
+
+constexpr std::int64_t kLargestExponent = 10'000;
+
+[[noreturn]] void fail_undefined(const Value& value) { throw TemplateError(std::get<Undefined>(value.data()).message); }
+
+std::string described(const Value& value) {
+  if (value.is_none()) return "None";
+  return type_name(value) + " object";
+}
+
+/// Python's remainder has the divisor's sign.
+double remainder_of(double a, double b) {
+  const double r = std::fmod(a, b);
+  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+
+Value integer_arithmetic(const std::string& op, std::int64_t a, std::int64_t b) {
+  std::int64_t result = 0;
+  bool overflow = false;
+  if (op == "+") overflow = __builtin_add_overflow(a, b, &result);
+  if (op == "-") overflow = __builtin_sub_overflow(a, b, &result);
+  if (op == "*") overflow = __builtin_mul_overflow(a, b, &result);
+  if (op == "//" || op == "%") {
+    if (b == 0) throw TemplateError("integer division or modulo by zero");
+    if (a == std::numeric_limits<std::int64_t>::min() && b == -1) throw TemplateError("integers beyond 64 bits are not supported");
+    const std::int64_t quotient = a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0);
+    result = op == "//" ? quotient : a - quotient * b;
+  }
+  if (op == "**") {
+    if (b > kLargestExponent) throw TemplateError("integers beyond 64 bits are not supported");
+    result = 1;
+    for (std::int64_t i = 0; i < b && !overflow; ++i) overflow = __builtin_mul_overflow(result, a, &result);
+  }
+  if (overflow) throw TemplateError("integers beyond 64 bits are not supported");
+  return result;
+}
+
+Value number_arithmetic(const std::string& op, const Value& left, const Value& right) {
+  const bool real = left.is_real() || right.is_real() || op == "/" || (op == "**" && right.as_integer("an exponent") < 0);
+  if (!real) return integer_arithmetic(op, left.as_integer(""), right.as_integer(""));
+  const double a = left.as_real();
+  const double b = right.as_real();
+  if ((op == "/" || op == "//" || op == "%") && b == 0) throw TemplateError("division by zero");
+  if (op == "+") return a + b;
+  if (op == "-") return a - b;
+  if (op == "*") return a * b;
+  if (op == "/") return a / b;
+  if (op == "//") return std::floor(a / b);
+  if (op == "%") return remainder_of(a, b);
+  return std::pow(a, b);
+}
+
+std::vector<Value> joined(const std::vector<Value>& a, const std::vector<Value>& b) {
+  std::vector<Value> items = a;
+  items.insert(items.end(), b.begin(), b.end());
+  return items;
+}
+
+std::optional<Value> repeated(const Value& left, const Value& right) {
+  const Value& what = left.is_number() ? right : left;
+  const Value& times = left.is_number() ? left : right;
+  if (times.is_real() || !times.is_number()) return std::nullopt;
+  const std::int64_t count = std::max<std::int64_t>(0, times.as_integer(""));
+  if (const std::string* text = what.string()) {
+    std::string result;
+    for (std::int64_t i = 0; i < count; ++i) result += *text;
+    return Value(std::move(result));
+  }
+  const Sequence* sequence = what.sequence();
+  if (sequence == nullptr) return std::nullopt;
+  std::vector<Value> items;
+  for (std::int64_t i = 0; i < count; ++i) items.insert(items.end(), sequence->items.begin(), sequence->items.end());
+  return sequence->tuple ? Value::tuple(std::move(items)) : Value::list(std::move(items));
+}
+
+Value added(const Value& left, const Value& right) {
+  if (left.string() != nullptr) {
+    if (right.string() != nullptr) return *left.string() + *right.string();
+    throw TemplateError(fmt::format("can only concatenate str (not \"{}\") to str", type_name(right)));
+  }
+  if (left.sequence() != nullptr) {
+    const bool tuple = left.sequence()->tuple;
+    if (right.sequence() == nullptr || right.sequence()->tuple != tuple)
+      throw TemplateError(fmt::format("can only concatenate {0} (not \"{1}\") to {0}", type_name(left), type_name(right)));
+    std::vector<Value> items = joined(left.sequence()->items, right.sequence()->items);
+    return tuple ? Value::tuple(std::move(items)) : Value::list(std::move(items));
+  }
+  throw TemplateError(fmt::format("unsupported operand type(s) for +: '{}' and '{}'", type_name(left), type_name(right)));
+}
+
+/// Where a slice begins and ends, as Python's slice.indices.
+struct SliceRange {
+  std::int64_t start, stop, step;
+};
+SliceRange slice_range(std::int64_t size, const Value& start, const Value& stop, const Value& step) {
+  const auto part = [](const Value& value, const char* what) {
+    return value.is_none() || value.is_undefined() ? std::nullopt : std::optional(value.as_integer(what));
+  };
+  SliceRange range{0, size, part(step, "a slice step").value_or(1)};
+  if (range.step == 0) throw TemplateError("slice step cannot be zero");
+  const std::int64_t low = range.step > 0 ? 0 : -1;
+  const std::int64_t high = range.step > 0 ? size : size - 1;
+  const auto clamped = [&](std::int64_t value) { return std::clamp(value < 0 ? value + size : value, low, high); };
+  const auto from = part(start, "a slice start");
+  const auto to = part(stop, "a slice stop");
+  range.start = from ? clamped(*from) : range.step > 0 ? low : high;
+  range.stop = to ? clamped(*to) : range.step > 0 ? high : low;
+  return range;
+}
+
+}  // namespace
+
+Value attribute(const Value& object, const std::string& name) {
+  if (object.is_undefined()) fail_undefined(object);
+  if (name.starts_with("__")) throw TemplateError(fmt::format("access to attribute '{}' of '{}' object is unsafe.", name, type_name(object)));
+  if (const Object* held = object.object()) {
+    const Value* value = held->attributes.find(std::string_view(name));
+    return value != nullptr ? *value : Value(Undefined{fmt::format("'{} object' has no attribute '{}'", held->type, name)});
+  }
+  if (Value found = method(object, name); !found.is_undefined()) return found;
+  if (const Dict* dict = object.dict())
+    if (const Value* value = dict->find(std::string_view(name))) return *value;
+  return Undefined{fmt::format("'{}' has no attribute '{}'", described(object), name)};
+}
+
+Value subscript(const Value& object, const Value& key) {
+  if (object.is_undefined()) fail_undefined(object);
+  if (const Dict* dict = object.dict())
+    if (const Value* value = dict->find(key)) return *value;
+  if (key.is_integer() && (object.sequence() != nullptr || object.string() != nullptr)) {
+    const std::vector<Value> items = elements(object);
+    const std::int64_t index = key.as_integer("") < 0 ? key.as_integer("") + static_cast<std::int64_t>(items.size()) : key.as_integer("");
+    if (index >= 0 && static_cast<std::size_t>(index) < items.size()) return items[static_cast<std::size_t>(index)];
+  }
+  if (key.string() != nullptr) return attribute(object, *key.string());
+  return Undefined{fmt::format("{} has no element {}", described(object), to_repr(key))};
+}
+
+Value slice(const Value& object, const Value& start, const Value& stop, const Value& step) {
+  if (object.is_undefined()) fail_undefined(object);
+  if (object.string() == nullptr && object.sequence() == nullptr)
+    throw TemplateError(fmt::format("'{}' object is not subscriptable", type_name(object)));
+  const std::vector<Value> items = elements(object);
+  const SliceRange range = slice_range(static_cast<std::int64_t>(items.size()), start, stop, step);
+  std::vector<Value> part;
+  for (std::int64_t i = range.start; range.step > 0 ? i < range.stop : i > range.stop; i += range.step)
+    part.push_back(items[static_cast<std::size_t>(i)]);
+  if (const Sequence* sequence = object.sequence()) return sequence->tuple ? Value::tuple(std::move(part)) : Value::list(std::move(part));
+  std::string text;
+  for (const Value& character : part) text += *character.string();
+  return text;
+}
+
+Value arithmetic(const std::string& op, const Value& left, const Value& right) {
+  if (op == "~") return to_text(left) + to_text(right);
+  if (op == "%" && left.string() != nullptr) return percent_format(*left.string(), right);
+  for (const Value* value : {&left, &right})
+    if (value->is_undefined()) fail_undefined(*value);
+  if (left.is_number() && right.is_number()) return number_arithmetic(op, left, right);
+  if (op == "+") return added(left, right);
+  if (op == "*")
+    if (auto result = repeated(left, right)) return *result;
+  throw TemplateError(fmt::format("unsupported operand type(s) for {}: '{}' and '{}'", op, type_name(left), type_name(right)));
+}
+
+bool contains(const Value& container, const Value& item) {
+  if (const std::string* text = container.string()) {
+    if (item.is_undefined()) fail_undefined(item);
+    if (item.string() == nullptr) throw TemplateError(fmt::format("'in <string>' requires string as left operand, not {}", type_name(item)));
+    return text->find(*item.string()) != std::string::npos;
+  }
+  if (const Dict* dict = container.dict()) return dict->find(item) != nullptr;
+  if (container.sequence() == nullptr && !container.is_undefined())
+    throw TemplateError(fmt::format("argument of type '{}' is not iterable", type_name(container)));
+  const std::vector<Value> items = elements(container);
+  return std::any_of(items.begin(), items.end(), [&](const Value& candidate) { return equal(candidate, item); });
+}
+
+std::string percent_format(const std::string& format, const Value& values) {
+  std::vector<Value> arguments = values.sequence() != nullptr && values.sequence()->tuple ? values.sequence()->items : std::vector<Value>{values};
+  std::string out;
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < format.size(); ++i) {
+    if (format[i] != '%') {
+      out += format[i];
+      continue;
+    }
+    std::string spec;
+    while (++i < format.size() && (std::string_view("-+ #0.123456789").find(format[i]) != std::string_view::npos)) spec += format[i];
+    if (i >= format.size()) throw TemplateError("incomplete format");
+    if (spec.size() > 8) throw TemplateError("a format this wide is not supported");
+    const char kind = format[i];
+    if (kind == '%') {
+      out += '%';
+      continue;
+    }
+    if (next >= arguments.size()) throw TemplateError("not enough arguments for format string");
+    const Value& argument = arguments[next++];
+    std::array<char, 1024> buffer{};
+    if (kind == 's' || kind == 'r') {
+      if (!spec.empty()) throw TemplateError(fmt::format("the format %{}{} is not supported", spec, kind));
+      out += kind == 's' ? to_text(argument) : to_repr(argument);
+    } else if (kind == 'd' || kind == 'i' || kind == 'x' || kind == 'X' || kind == 'o') {
+      const std::int64_t number =
+          argument.is_real() ? static_cast<std::int64_t>(std::clamp(argument.as_real(), -9e18, 9e18)) : argument.as_integer("%d");
+      std::snprintf(buffer.data(), buffer.size(), ("%" + spec + "l" + kind).c_str(), static_cast<long>(number));
+      out += buffer.data();
+    } else if (kind == 'f' || kind == 'F' || kind == 'e' || kind == 'E' || kind == 'g' || kind == 'G') {
+      if (!argument.is_number()) throw TemplateError(fmt::format("must be real number, not {}", type_name(argument)));
+      std::snprintf(buffer.data(), buffer.size(), ("%" + spec + kind).c_str(), argument.as_real());
+      out += buffer.data();
+    } else {
+      throw TemplateError(fmt::format("the format %{}{} is not supported", spec, kind));
+    }
+  }
+  return out;
+}
+
+}  // namespace tessera::data::jinja
