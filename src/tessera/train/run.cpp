@@ -41,7 +41,10 @@ class Reporter {
                                   : recipe.checkpoint.enabled       ? recipe.checkpoint.checkpoint_dir
                                                                     : std::string();
     if (directory.empty()) return;
-    std::filesystem::create_directories(directory);
+    std::error_code error;
+    std::filesystem::create_directories(directory, error);
+    if (error)
+      throw UserError({directory, "cannot create the directory for log files: " + error.message(), "", "choose another logging.directory"});
     training_.emplace(std::filesystem::path(directory) / "training.jsonl", first_step);
     validation_.emplace(std::filesystem::path(directory) / "validation.jsonl", first_step);
     if (recipe.logging.tensorboard) tensorboard_.emplace(std::filesystem::path(directory) / "tensorboard");
@@ -94,12 +97,13 @@ class Run {
     summary_.first_step = metrics_.step;
     summary_.total_steps = objects_.total_steps;
     summary_.seconds_to_first_step = seconds_since(start_);
-    while (metrics_.step < objects_.total_steps && interrupt_.signal() == 0) {
+    for (bool stop = interrupt_.signal() != 0; metrics_.step < objects_.total_steps && !stop;) {
       const data::StepBatches batches = objects_.loader->next();
       step(batches, reporter);
       const bool last = metrics_.step == objects_.total_steps;
       if (validation_due(batches.ends_epoch, last)) run_validation(reporter);
-      if (interrupt_.signal() != 0 || checkpoint_due(batches.ends_epoch, last)) save(last, reporter);
+      stop = interrupt_.signal() != 0;  // asked once: a signal that comes while saving ends the next step, and that is saved too
+      if (stop || checkpoint_due(batches.ends_epoch, last)) save(last, reporter);
     }
     finish(reporter);
     return summary_;
@@ -191,7 +195,8 @@ class Run {
       reporter.validation(set.name, metrics_, result);
       losses_["val_loss"][set.name] = result.loss;
       if (&set == &objects_.validation.front()) summary_.validation_loss = result.loss;
-      if (set.name == recipe_.checkpoint.best_metric_key) validation_metric_ = result.loss;
+      const bool only = objects_.validation.size() == 1;  // then it is what is meant, whatever the key says
+      if (only || set.name == recipe_.checkpoint.best_metric_key) validation_metric_ = result.loss;
     }
   }
 
@@ -231,9 +236,11 @@ class Run {
     summary_.tokens_per_second = seconds_ > 0.0 ? static_cast<double>(tokens_) / seconds_ : 0.0;
     summary_.peak_memory_gib = gib(peak_resident_bytes());
     summary_.interrupted = interrupt_.signal() != 0 && metrics_.step < objects_.total_steps;
-    if (summary_.interrupted)
-      reporter.say(fmt::format("interrupted after step {} of {}{}", metrics_.step, objects_.total_steps,
-                               directory_ ? "; continue with --checkpoint.restore_from LATEST" : "; checkpoints are off, nothing was saved"));
+    if (!summary_.interrupted) return;
+    const char* const saved = summary_.checkpoint ? "continue with --checkpoint.restore_from LATEST"
+                              : directory_        ? "it had not begun, nothing was saved"
+                                                  : "checkpoints are off, nothing was saved";
+    reporter.say(fmt::format("interrupted after step {} of {}; {}", metrics_.step, objects_.total_steps, saved));
   }
 
   const config::LoadedRecipe& loaded_;
