@@ -91,8 +91,8 @@ int bench_train(const Options& options) {
                                    {"peak_share", share}}
                            .dump(1));
   } else {
-    fmt::print("tokens/s      {:.1f} (best step {:.1f})\npeak memory   {:.2f} GiB\nmatmul peak   {:.1f} GFLOP/s, the best step reaches {:.1f} %\n", tokens / mean,
-               tokens / best, gib(peak_resident_bytes()), peak / 1e9, 100.0 * share);
+    fmt::print("tokens/s      {:.1f} (best step {:.1f})\npeak memory   {:.2f} GiB\nmatmul peak   {:.1f} GFLOP/s, the best step reaches {:.1f} %\n",
+               tokens / mean, tokens / best, gib(peak_resident_bytes()), peak / 1e9, 100.0 * share);
   }
   return 0;
 }
@@ -109,7 +109,10 @@ int bench_generate(const Options& options) {
   const std::int64_t bytes = model.store->table().num_elements() * static_cast<std::int64_t>(size_of(dtype_of(options.dtype)));
   const double bandwidth = static_cast<double>(bytes) * rate / 1e9;
   if (options.json) {
-    fmt::print("{}\n", OrderedJson{{"tokens_per_second", rate}, {"weight_gigabytes_per_second", bandwidth}, {"peak_memory_gib", gib(peak_resident_bytes())}}.dump(1));
+    fmt::print(
+        "{}\n",
+        OrderedJson{{"tokens_per_second", rate}, {"weight_gigabytes_per_second", bandwidth}, {"peak_memory_gib", gib(peak_resident_bytes())}}.dump(
+            1));
   } else {
     fmt::print("tokens/s      {:.1f} (weights read at {:.1f} GB/s)\npeak memory   {:.2f} GiB\n", rate, bandwidth, gib(peak_resident_bytes()));
   }

@@ -62,8 +62,8 @@ void print_model(const Report& report) {
   fmt::print("flops/token   {} (forward and backward, {} tokens)\n", human_count(model::flops_per_token(plan.spec, report.length)), report.length);
   const model::MemoryEstimate& m = report.memory;
   const auto bytes = [](std::int64_t value) { return human_bytes(static_cast<double>(value)); };
-  fmt::print("memory        weights {}, gradients {}, optimizer {}, activations {} ({} x {} tokens); {} in all\n", bytes(m.weights), bytes(m.gradients),
-             bytes(m.optimizer), bytes(m.activations), report.rows, report.length, bytes(m.total()));
+  fmt::print("memory        weights {}, gradients {}, optimizer {}, activations {} ({} x {} tokens); {} in all\n", bytes(m.weights),
+             bytes(m.gradients), bytes(m.optimizer), bytes(m.activations), report.rows, report.length, bytes(m.total()));
 }
 
 OrderedJson to_json(const Report& report) {
@@ -75,7 +75,8 @@ OrderedJson to_json(const Report& report) {
   json["model_type"] = report.plan->spec.model_type;
   json["parameters"] = model::parameter_table(report.plan->spec).num_elements();
   json["flops_per_token"] = model::flops_per_token(report.plan->spec, report.length);
-  json["memory"] = {{"weights", m.weights}, {"gradients", m.gradients}, {"optimizer", m.optimizer}, {"activations", m.activations}, {"total", m.total()}};
+  json["memory"] = {
+      {"weights", m.weights}, {"gradients", m.gradients}, {"optimizer", m.optimizer}, {"activations", m.activations}, {"total", m.total()}};
   return json;
 }
 
@@ -102,7 +103,9 @@ Command add_check(CLI::App& program) {
   CLI::App* parser = program.add_subcommand("check", "Show what a recipe resolves to, what it needs, and everything wrong with it");
   const auto arguments = add_recipe_arguments(*parser);
   parser->add_flag("--json", *json, "Print sizes and problems as one JSON document");
-  parser->footer("Nothing is allocated. Exits with 2 when the recipe cannot be trained.\n\nexample:\n  tessera check finetune.yaml --step_scheduler.local_batch_size 4");
+  parser->footer(
+      "Nothing is allocated. Exits with 2 when the recipe cannot be trained.\n\nexample:\n  tessera check finetune.yaml "
+      "--step_scheduler.local_batch_size 4");
   return {parser, [arguments, json] { return check(*arguments, *json); }};
 }
 

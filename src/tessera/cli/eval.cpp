@@ -66,12 +66,12 @@ generate::Evaluation evaluate(const Options& options) {
   if (options.max_tokens > 0) cut(documents, options.max_tokens);
   std::size_t tokens = 0;
   for (const auto& document : documents) tokens = std::max(tokens, document.size());
-  if (tokens < 2) throw UserError({options.text.string(), "fewer than two tokens", "the loss is that of predicting each next token", "give a longer text"});
+  if (tokens < 2)
+    throw UserError({options.text.string(), "fewer than two tokens", "the loss is that of predicting each next token", "give a longer text"});
   const model::CausalLM model = model::CausalLM::from_pretrained(options.model, {.dtype = dtype_of(options.dtype)});
   const std::int64_t longest = model.spec.max_position_embeddings;
   const std::int64_t length = options.sequence_length > 0 ? options.sequence_length : std::min<std::int64_t>(longest, 2048);
-  if (length > longest)
-    throw UserError({"--seq-length", fmt::format("{} is more than the model's {} positions", length, longest), "", ""});
+  if (length > longest) throw UserError({"--seq-length", fmt::format("{} is more than the model's {} positions", length, longest), "", ""});
   std::unique_ptr<ProgressBar> progress;
   const auto told = [&](std::int64_t done, std::int64_t total) {
     if (!progress) progress = std::make_unique<ProgressBar>("evaluating", static_cast<std::uint64_t>(total));
@@ -91,8 +91,10 @@ int eval(const Options& options) {
                                    {"tokens_per_second", rate}}
                            .dump(1));
   } else {
-    fmt::print("mean negative log-likelihood  {:.6f}\nperplexity                    {:.4f}\ntokens                        {}\ntokens/s                      {:.1f}\n",
-               result.mean(), result.perplexity(), result.num_tokens, rate);
+    fmt::print(
+        "mean negative log-likelihood  {:.6f}\nperplexity                    {:.4f}\ntokens                        {}\ntokens/s                      "
+        "{:.1f}\n",
+        result.mean(), result.perplexity(), result.num_tokens, rate);
   }
   return 0;
 }
@@ -104,7 +106,8 @@ Command add_eval(CLI::App& program) {
   CLI::App* parser = program.add_subcommand("eval", "Mean negative log-likelihood and perplexity of a text");
   parser->add_option("MODEL", options->model, "Hugging Face model directory")->required();
   parser->add_option("--text", options->text, "Text file")->required();
-  parser->add_option("--seq-length", options->sequence_length, "Positions of one window (default: the model's, at most 2048)")->check(CLI::PositiveNumber);
+  parser->add_option("--seq-length", options->sequence_length, "Positions of one window (default: the model's, at most 2048)")
+      ->check(CLI::PositiveNumber);
   parser->add_option("--max-tokens", options->max_tokens, "Use so many tokens of the text")->check(CLI::PositiveNumber);
   parser->add_option("--documents", options->documents, "Separator of documents: each is evaluated from its own start, BOS first");
   parser->add_option("--dtype", options->dtype, "auto (the checkpoint's), float32, bfloat16 or float64")->capture_default_str();

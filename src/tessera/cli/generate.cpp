@@ -90,7 +90,9 @@ Command add_generate(CLI::App& program) {
   input->add_option("--chat", options->chat, "A user's message; the model's chat template is applied");
   input->require_option(1);
   parser->add_option("--system", options->system, "System message of --chat (default: the template's own)");
-  parser->add_option("--max-new-tokens", options->generation.max_new_tokens, "Tokens to generate at most")->capture_default_str()->check(CLI::PositiveNumber);
+  parser->add_option("--max-new-tokens", options->generation.max_new_tokens, "Tokens to generate at most")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
   parser->add_option("--temperature", sampling.temperature, "0: greedy; larger: more random")->capture_default_str();
   parser->add_option("--top-k", sampling.top_k, "Choose among the k likeliest tokens; 0: all")->capture_default_str();
   parser->add_option("--top-p", sampling.top_p, "Choose among the likeliest tokens that reach this probability")->capture_default_str();

@@ -83,13 +83,16 @@ Command add_verify(CLI::App& program) {
   parser->add_option("DIR", options->directory, "Directory with config.json, model.safetensors, golden.safetensors and golden.json")->required();
   parser->add_option("--dtype", options->dtype, "float32, bfloat16 or float64")->capture_default_str();
   parser->add_option("--steps", options->steps, "AdamW steps to follow")->capture_default_str()->check(CLI::NonNegativeNumber);
-  parser->add_option("--step_scheduler.local_batch_size", options->local_batch_size, "Rows of a microbatch (default: all)")->check(CLI::PositiveNumber);
+  parser->add_option("--step_scheduler.local_batch_size", options->local_batch_size, "Rows of a microbatch (default: all)")
+      ->check(CLI::PositiveNumber);
   parser->add_option("--distributed.activation_checkpointing", options->activation_checkpointing, "false, true, full or selective")
       ->capture_default_str()
       ->check(CLI::IsMember({"false", "true", "full", "selective"}));
   parser->add_flag("--all", options->all, "Print every comparison");
   parser->add_flag("--json", options->json, "Print one JSON document");
-  parser->footer("Exits with 1 when a difference is past its tolerance.\n\nexample:\n  tessera verify tests/data/goldens/qwen3 --step_scheduler.local_batch_size 5");
+  parser->footer(
+      "Exits with 1 when a difference is past its tolerance.\n\nexample:\n  tessera verify tests/data/goldens/qwen3 "
+      "--step_scheduler.local_batch_size 5");
   return {parser, [options] { return verify(*options); }};
 }
 
