@@ -17,11 +17,20 @@ struct DTypeInfo {
 };
 
 constexpr std::array<DTypeInfo, 15> kTypes{{
-    {DType::F64, 8, "F64", "float64"},       {DType::F32, 4, "F32", "float32"}, {DType::F16, 2, "F16", "float16"},
-    {DType::BF16, 2, "BF16", "bfloat16"},    {DType::F8_E4M3, 1, "F8_E4M3", "float8_e4m3fn"},
-    {DType::F8_E5M2, 1, "F8_E5M2", "float8_e5m2"}, {DType::I64, 8, "I64", "int64"}, {DType::I32, 4, "I32", "int32"},
-    {DType::I16, 2, "I16", "int16"},         {DType::I8, 1, "I8", "int8"},      {DType::U64, 8, "U64", "uint64"},
-    {DType::U32, 4, "U32", "uint32"},        {DType::U16, 2, "U16", "uint16"},  {DType::U8, 1, "U8", "uint8"},
+    {DType::F64, 8, "F64", "float64"},
+    {DType::F32, 4, "F32", "float32"},
+    {DType::F16, 2, "F16", "float16"},
+    {DType::BF16, 2, "BF16", "bfloat16"},
+    {DType::F8_E4M3, 1, "F8_E4M3", "float8_e4m3fn"},
+    {DType::F8_E5M2, 1, "F8_E5M2", "float8_e5m2"},
+    {DType::I64, 8, "I64", "int64"},
+    {DType::I32, 4, "I32", "int32"},
+    {DType::I16, 2, "I16", "int16"},
+    {DType::I8, 1, "I8", "int8"},
+    {DType::U64, 8, "U64", "uint64"},
+    {DType::U32, 4, "U32", "uint32"},
+    {DType::U16, 2, "U16", "uint16"},
+    {DType::U8, 1, "U8", "uint8"},
     {DType::Bool, 1, "BOOL", "bool"},
 }};
 
@@ -30,8 +39,17 @@ struct Alias {
   DType dtype;
 };
 constexpr std::array<Alias, 11> kAliases{{
-    {"fp64", DType::F64}, {"double", DType::F64}, {"fp32", DType::F32}, {"f32", DType::F32}, {"float", DType::F32}, {"fp16", DType::F16},
-    {"f16", DType::F16}, {"half", DType::F16}, {"bf16", DType::BF16}, {"fp8_e4m3", DType::F8_E4M3}, {"long", DType::I64},
+    {"fp64", DType::F64},
+    {"double", DType::F64},
+    {"fp32", DType::F32},
+    {"f32", DType::F32},
+    {"float", DType::F32},
+    {"fp16", DType::F16},
+    {"f16", DType::F16},
+    {"half", DType::F16},
+    {"bf16", DType::BF16},
+    {"fp8_e4m3", DType::F8_E4M3},
+    {"long", DType::I64},
 }};
 
 const DTypeInfo& info(DType dtype) { return kTypes[static_cast<std::size_t>(dtype)]; }

@@ -33,9 +33,7 @@ UserError::UserError(Problem problem) : UserError(std::vector<Problem>{std::move
 
 Failure::Failure(Problem problem) : std::runtime_error(to_string(problem)), problem_(std::move(problem)) {}
 
-void ProblemList::add(const UserError& error) {
-  problems_.insert(problems_.end(), error.problems().begin(), error.problems().end());
-}
+void ProblemList::add(const UserError& error) { problems_.insert(problems_.end(), error.problems().begin(), error.problems().end()); }
 
 void ProblemList::throw_if_any() const {
   if (!problems_.empty()) throw UserError(problems_);

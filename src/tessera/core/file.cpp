@@ -22,9 +22,7 @@ std::string reason() { return std::strerror(errno); }
   throw Failure({path.string(), "cannot " + action + ": " + why, "", fix});
 }
 
-[[noreturn]] void unreadable(const std::filesystem::path& path) {
-  throw UserError({path.string(), "cannot read the file: " + reason(), "", ""});
-}
+[[noreturn]] void unreadable(const std::filesystem::path& path) { throw UserError({path.string(), "cannot read the file: " + reason(), "", ""}); }
 
 class PosixFileOperations : public FileOperations {
  public:

@@ -43,7 +43,7 @@ class FileOperations {
   virtual ~FileOperations() = default;
   virtual int create(const std::filesystem::path& path) = 0;  ///< a new, empty file; returns the descriptor
   virtual void write(int descriptor, std::span<const std::byte> bytes, const std::filesystem::path& path) = 0;  ///< all of them
-  virtual void sync(int descriptor, const std::filesystem::path& path) = 0;  ///< fsync
+  virtual void sync(int descriptor, const std::filesystem::path& path) = 0;                                     ///< fsync
   virtual void close(int descriptor, const std::filesystem::path& path) = 0;
   virtual void create_directory(const std::filesystem::path& path) = 0;  ///< it must not exist
   virtual void sync_directory(const std::filesystem::path& path) = 0;

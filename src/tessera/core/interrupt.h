@@ -2,8 +2,8 @@
 
 namespace tessera {
 
-/// While alive, SIGINT and SIGTERM only set a flag, so that a loop can finish its step and save. A second signal of either kind ends the process at once.
-/// At most one guard at a time; the destructor restores the earlier handlers.
+/// While alive, SIGINT and SIGTERM only set a flag, so that a loop can finish its step and save. A second signal of either kind ends the process at
+/// once. At most one guard at a time; the destructor restores the earlier handlers.
 class InterruptGuard {
  public:
   InterruptGuard();

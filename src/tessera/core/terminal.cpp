@@ -34,8 +34,12 @@ bool stderr_is_terminal() {
 }
 
 ProgressBar::ProgressBar(std::string label, std::uint64_t total, Unit unit)
-    : label_(std::move(label)), total_(std::max<std::uint64_t>(total, 1)), unit_(unit), visible_(stderr_is_terminal()),
-      start_(std::chrono::steady_clock::now()), last_draw_(start_) {}
+    : label_(std::move(label)),
+      total_(std::max<std::uint64_t>(total, 1)),
+      unit_(unit),
+      visible_(stderr_is_terminal()),
+      start_(std::chrono::steady_clock::now()),
+      last_draw_(start_) {}
 
 ProgressBar::~ProgressBar() { clear(); }
 
@@ -58,7 +62,8 @@ void ProgressBar::draw() {
   const double elapsed = seconds_since(start_);
   const std::string left = share > 0.01 ? human_duration(elapsed * (1.0 - share) / share) + " left" : "";
   const auto amount = [&](std::uint64_t value) { return unit_ == Unit::Bytes ? human_bytes(double(value)) : fmt::format("{}", value); };
-  fmt::print(stderr, "\r\033[K{} \033[36m{}\033[0m {:3.0f} %  {}/{}  {}  {}", label_, bar(share), 100 * share, amount(done_), amount(total_), left, suffix_);
+  fmt::print(stderr, "\r\033[K{} \033[36m{}\033[0m {:3.0f} %  {}/{}  {}  {}", label_, bar(share), 100 * share, amount(done_), amount(total_), left,
+             suffix_);
   std::fflush(stderr);
 }
 

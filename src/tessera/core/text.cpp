@@ -79,8 +79,8 @@ std::size_t first_invalid_utf8(std::string_view text) {
     } else if ((lead & 0xF0) == 0xE0 && continues(i + 1) && continues(i + 2) && !(lead == 0xE0 && byte(i + 1) < 0xA0) &&
                !(lead == 0xED && byte(i + 1) > 0x9F)) {
       i += 3;
-    } else if (lead >= 0xF0 && lead <= 0xF4 && continues(i + 1) && continues(i + 2) && continues(i + 3) &&
-               !(lead == 0xF0 && byte(i + 1) < 0x90) && !(lead == 0xF4 && byte(i + 1) > 0x8F)) {
+    } else if (lead >= 0xF0 && lead <= 0xF4 && continues(i + 1) && continues(i + 2) && continues(i + 3) && !(lead == 0xF0 && byte(i + 1) < 0x90) &&
+               !(lead == 0xF4 && byte(i + 1) > 0x8F)) {
       i += 4;
     } else {
       return i;

@@ -12,8 +12,8 @@
 namespace tessera::generate {
 
 struct Evaluation {
-  double sum = 0.0;              ///< of negative log-likelihoods, natural logarithm
-  std::int64_t num_tokens = 0;   ///< tokens that were predicted
+  double sum = 0.0;             ///< of negative log-likelihoods, natural logarithm
+  std::int64_t num_tokens = 0;  ///< tokens that were predicted
   std::int64_t num_documents = 0;
   double seconds = 0.0;
 
@@ -27,8 +27,8 @@ using EvaluationProgress = std::function<void(std::int64_t done, std::int64_t to
 /// One window of `sequence_length` positions after another; every token but the first is predicted once, from the earlier ones of its window.
 Evaluation evaluate_windows(const model::CausalLM& model, std::span<const data::TokenId> ids, std::int64_t sequence_length,
                             const EvaluationProgress& progress);
-/// One document at a time, each from its own start; every token but a document's first is predicted. Documents longer than `sequence_length` are cut into
-/// windows as above.
+/// One document at a time, each from its own start; every token but a document's first is predicted. Documents longer than `sequence_length` are cut
+/// into windows as above.
 Evaluation evaluate_documents(const model::CausalLM& model, const std::vector<std::vector<data::TokenId>>& documents, std::int64_t sequence_length,
                               const EvaluationProgress& progress);
 /// The documents of a text: split at `separator`, white space stripped on the left, empty ones dropped.

@@ -21,7 +21,7 @@ struct Generation {
   std::vector<data::TokenId> ids;  ///< the new tokens
   bool stopped = false;            ///< by a stop token, not by the limit
   double prompt_seconds = 0.0;
-  double decode_seconds = 0.0;     ///< of all tokens but the first, which the prompt's pass gives
+  double decode_seconds = 0.0;  ///< of all tokens but the first, which the prompt's pass gives
 };
 
 /// Continues token sequences with one model. The prompt is run at once, then token by token over a key/value cache.

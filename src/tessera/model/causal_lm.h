@@ -14,8 +14,8 @@
 namespace tessera::model {
 
 struct CausalLMOptions {
-  std::optional<DType> dtype = {};                   ///< compute dtype; absent: the checkpoint's (fp16 weights compute in fp32)
-  bool trainable = false;                            ///< masters and gradients are kept
+  std::optional<DType> dtype = {};                        ///< compute dtype; absent: the checkpoint's (fp16 weights compute in fp32)
+  bool trainable = false;                                 ///< masters and gradients are kept
   std::function<bool(const ParameterSpec&)> frozen = {};  ///< parameters without gradients
   DecoderOptions decoder = {};
 };

@@ -17,20 +17,28 @@ namespace {
 
 at::Tensor composite(const at::Tensor& x, Activation activation) {
   switch (activation) {
-    case Activation::Silu: return at::silu(x);
-    case Activation::GeluTanh: return at::gelu(x, "tanh");
-    case Activation::GeluErf: return at::gelu(x, "none");
-    case Activation::Relu: return at::relu(x);
+    case Activation::Silu:
+      return at::silu(x);
+    case Activation::GeluTanh:
+      return at::gelu(x, "tanh");
+    case Activation::GeluErf:
+      return at::gelu(x, "none");
+    case Activation::Relu:
+      return at::relu(x);
   }
   TESSERA_ASSERT(false, "no such activation");
 }
 
 at::Tensor composite_backward(const at::Tensor& gradient, const at::Tensor& x, Activation activation) {
   switch (activation) {
-    case Activation::Silu: return at::silu_backward(gradient, x);
-    case Activation::GeluTanh: return at::gelu_backward(gradient, x, "tanh");
-    case Activation::GeluErf: return at::gelu_backward(gradient, x, "none");
-    case Activation::Relu: return at::threshold_backward(gradient, x, 0);
+    case Activation::Silu:
+      return at::silu_backward(gradient, x);
+    case Activation::GeluTanh:
+      return at::gelu_backward(gradient, x, "tanh");
+    case Activation::GeluErf:
+      return at::gelu_backward(gradient, x, "none");
+    case Activation::Relu:
+      return at::threshold_backward(gradient, x, 0);
   }
   TESSERA_ASSERT(false, "no such activation");
 }

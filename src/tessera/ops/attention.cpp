@@ -153,7 +153,8 @@ struct Probabilities {
   at::Tensor weights, tanh;
 };
 
-Probabilities probabilities(const at::Tensor& query_BHTC, const at::Tensor& key_BHSC, const cpu::AttentionShape& shape, const AttentionOptions& options) {
+Probabilities probabilities(const at::Tensor& query_BHTC, const at::Tensor& key_BHSC, const cpu::AttentionShape& shape,
+                            const AttentionOptions& options) {
   at::Tensor logits = at::matmul(query_BHTC, key_BHSC.transpose(2, 3)) * options.scale;
   at::Tensor tanh;
   if (options.soft_cap) {
@@ -196,8 +197,8 @@ Variable attention(Tape& tape, const Variable& query_BTHC, const Variable& key_B
   const bool drops = tape.training() && options.dropout > 0.0;
   TESSERA_ASSERT(kernel || !drops, "the composite attention has no dropout");
   const std::shared_ptr<KernelShape> shape = kernel_shape(query, key, value, options, drops);
-  const Result result = kernel ? kernel_forward(query, key, value, shape->shape)
-                               : Result{composite_forward(query, key, value, shape->shape, options), at::Tensor()};
+  const Result result =
+      kernel ? kernel_forward(query, key, value, shape->shape) : Result{composite_forward(query, key, value, shape->shape, options), at::Tensor()};
   Variable output = tape.variable(result.output_BTHC.view({query.size(0) * query.size(1), -1}));
   tape.record([query, key, value, shape, result, options, kernel, query_slot = query_BTHC.gradient, key_slot = key_BSKC.gradient,
                value_slot = value_BSKC.gradient, out = output.gradient] {

@@ -5,7 +5,8 @@
 namespace tessera::ops {
 
 /// Whether bf16 matrix products are worth calling here: always on GPUs; on CPUs a millisecond's measurement decides, once per process. With bf16
-/// instructions (AVX512_BF16, AMX, Arm BF16) they are faster than fp32's, without them libtorch's are up to 150 × slower, and operators widen instead.
+/// instructions (AVX512_BF16, AMX, Arm BF16) they are faster than fp32's, without them libtorch's are up to 150 × slower, and operators widen
+/// instead.
 bool has_bfloat16_gemm(const at::Tensor& tensor);
 
 /// output = a · b for bf16 operands of any strides, computed in fp32 from widened copies; a block of rows of `a` at a time, so that the copies

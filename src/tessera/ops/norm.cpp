@@ -214,7 +214,8 @@ Variable layer_norm(Tape& tape, const Variable& input_ND, Parameter& weight, Par
   return output;
 }
 
-Variable query_key_norm(Tape& tape, const Variable& query_key_value, Parameter& query_weight, Parameter& key_weight, const QueryKeyNormOptions& options) {
+Variable query_key_norm(Tape& tape, const Variable& query_key_value, Parameter& query_weight, Parameter& key_weight,
+                        const QueryKeyNormOptions& options) {
   const std::int64_t queries = options.num_heads * options.head_dim;
   const std::int64_t keys = options.num_key_value_heads * options.head_dim;
   const auto vectors = [&](std::int64_t start, std::int64_t heads) {

@@ -25,6 +25,7 @@ struct QueryKeyNormOptions {
   bool per_head = true;
   RmsNormOptions norm;
 };
-Variable query_key_norm(Tape& tape, const Variable& query_key_value, Parameter& query_weight, Parameter& key_weight, const QueryKeyNormOptions& options);
+Variable query_key_norm(Tape& tape, const Variable& query_key_value, Parameter& query_weight, Parameter& key_weight,
+                        const QueryKeyNormOptions& options);
 
 }  // namespace tessera::ops

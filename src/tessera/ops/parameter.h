@@ -24,10 +24,10 @@ class WeightGradientQueue {
 /// One weight as operators see it. Operators keep a pointer to this object, never a tensor, so that a data-parallel engine may free and
 /// gather the buffers behind it between uses. Whoever owns the buffers (model::ParameterStore, later the sharding engine) sets the views.
 struct Parameter {
-  std::string name;              ///< the name in the parameter table
-  at::Tensor weight;             ///< compute dtype, the local shape; undefined while its unit is not gathered
-  at::Tensor gradient;           ///< fp32 accumulator of the same shape (fp64 when the weight is); undefined when frozen
-  bool gradient_written = false; ///< false: the first gradient of a step overwrites the accumulator, later ones add
+  std::string name;                      ///< the name in the parameter table
+  at::Tensor weight;                     ///< compute dtype, the local shape; undefined while its unit is not gathered
+  at::Tensor gradient;                   ///< fp32 accumulator of the same shape (fp64 when the weight is); undefined when frozen
+  bool gradient_written = false;         ///< false: the first gradient of a step overwrites the accumulator, later ones add
   WeightGradientQueue* queue = nullptr;  ///< when set, weight gradients are deferred to it
 
   bool trainable() const { return gradient.defined(); }

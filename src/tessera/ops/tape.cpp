@@ -40,9 +40,7 @@ at::Tensor GradientSlot::take_owned() {
   return value.defined() && !owned_ ? value.clone() : value;
 }
 
-Variable Tape::variable(at::Tensor value) const {
-  return {std::move(value), recording() ? std::make_shared<GradientSlot>() : nullptr, nullptr};
-}
+Variable Tape::variable(at::Tensor value) const { return {std::move(value), recording() ? std::make_shared<GradientSlot>() : nullptr, nullptr}; }
 
 void Tape::record(std::function<void()> backward) {
   if (recording()) closures_.push_back(std::move(backward));

@@ -23,9 +23,10 @@ std::string kept_lines(const std::filesystem::path& path, std::int64_t keep_step
 }  // namespace
 
 std::string log_line(const StepMetrics& m) {
-  std::string line = fmt::format("step {} | epoch {} | loss {:.4f} | grad_norm {:.4f} | lr {:.2e} | mem {:.2f} GiB | tps {:.2f}({:.2f}/gpu) | num_label_tokens {}",
-                                 m.step, m.epoch, m.loss, m.gradient_norm, m.learning_rate, m.memory_gib, m.tokens_per_second,
-                                 m.tokens_per_second / static_cast<double>(m.world_size), m.num_label_tokens);
+  std::string line =
+      fmt::format("step {} | epoch {} | loss {:.4f} | grad_norm {:.4f} | lr {:.2e} | mem {:.2f} GiB | tps {:.2f}({:.2f}/gpu) | num_label_tokens {}",
+                  m.step, m.epoch, m.loss, m.gradient_norm, m.learning_rate, m.memory_gib, m.tokens_per_second,
+                  m.tokens_per_second / static_cast<double>(m.world_size), m.num_label_tokens);
   if (m.mfu > 0.0) line += fmt::format(" | mfu {:.1f}%", 100.0 * m.mfu);
   return line;
 }

@@ -12,7 +12,7 @@ namespace tessera::train {
 
 /// What one optimizer step reports.
 struct StepMetrics {
-  std::int64_t step = 0;   ///< completed steps, the first is 1
+  std::int64_t step = 0;  ///< completed steps, the first is 1
   std::int64_t epoch = 0;
   double loss = 0.0;
   double gradient_norm = 0.0;
@@ -28,8 +28,8 @@ struct StepMetrics {
 std::string log_line(const StepMetrics& metrics);
 Json to_json(const StepMetrics& metrics);
 
-/// A file that gets one JSON object a line, complete on disk after each call, so that a killed run keeps what it reported. Appends on resume: lines of
-/// steps after `keep_steps` (from a run that got further than its last checkpoint) are dropped first.
+/// A file that gets one JSON object a line, complete on disk after each call, so that a killed run keeps what it reported. Appends on resume: lines
+/// of steps after `keep_steps` (from a run that got further than its last checkpoint) are dropped first.
 class JsonLines {
  public:
   JsonLines(const std::filesystem::path& path, std::int64_t keep_steps);

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <regex>
 
+#include "tessera/config/hub.h"
 #include "tessera/core/error.h"
 #include "tessera/core/logging.h"
-#include "tessera/config/hub.h"
 #include "tessera/data/dataset/build.h"
 #include "tessera/data/template/chat.h"
 #include "tessera/data/tokenizer/tokenizer.h"
@@ -103,28 +103,40 @@ std::int64_t total_steps(const config::StepScheduler& scheduler, std::int64_t st
 // The recipe's enumerations and the scheduler's carry the same names; each layer keeps its own.
 optim::DecayStyle to_optim(config::DecayStyle style) {
   switch (style) {
-    case config::DecayStyle::Constant: return optim::DecayStyle::Constant;
-    case config::DecayStyle::Cosine: return optim::DecayStyle::Cosine;
-    case config::DecayStyle::Linear: return optim::DecayStyle::Linear;
-    case config::DecayStyle::InverseSquareRoot: return optim::DecayStyle::InverseSquareRoot;
-    case config::DecayStyle::WSD: return optim::DecayStyle::WSD;
+    case config::DecayStyle::Constant:
+      return optim::DecayStyle::Constant;
+    case config::DecayStyle::Cosine:
+      return optim::DecayStyle::Cosine;
+    case config::DecayStyle::Linear:
+      return optim::DecayStyle::Linear;
+    case config::DecayStyle::InverseSquareRoot:
+      return optim::DecayStyle::InverseSquareRoot;
+    case config::DecayStyle::WSD:
+      return optim::DecayStyle::WSD;
   }
   TESSERA_ASSERT(false, "no such decay style");
 }
 optim::WsdDecayStyle to_optim(config::WsdDecayStyle style) {
   switch (style) {
-    case config::WsdDecayStyle::Linear: return optim::WsdDecayStyle::Linear;
-    case config::WsdDecayStyle::Cosine: return optim::WsdDecayStyle::Cosine;
-    case config::WsdDecayStyle::Exponential: return optim::WsdDecayStyle::Exponential;
-    case config::WsdDecayStyle::MinusSqrt: return optim::WsdDecayStyle::MinusSqrt;
+    case config::WsdDecayStyle::Linear:
+      return optim::WsdDecayStyle::Linear;
+    case config::WsdDecayStyle::Cosine:
+      return optim::WsdDecayStyle::Cosine;
+    case config::WsdDecayStyle::Exponential:
+      return optim::WsdDecayStyle::Exponential;
+    case config::WsdDecayStyle::MinusSqrt:
+      return optim::WsdDecayStyle::MinusSqrt;
   }
   TESSERA_ASSERT(false, "no such decay style");
 }
 optim::WeightDecayStyle to_optim(config::WeightDecayStyle style) {
   switch (style) {
-    case config::WeightDecayStyle::Constant: return optim::WeightDecayStyle::Constant;
-    case config::WeightDecayStyle::Linear: return optim::WeightDecayStyle::Linear;
-    case config::WeightDecayStyle::Cosine: return optim::WeightDecayStyle::Cosine;
+    case config::WeightDecayStyle::Constant:
+      return optim::WeightDecayStyle::Constant;
+    case config::WeightDecayStyle::Linear:
+      return optim::WeightDecayStyle::Linear;
+    case config::WeightDecayStyle::Cosine:
+      return optim::WeightDecayStyle::Cosine;
   }
   TESSERA_ASSERT(false, "no such decay style");
 }
@@ -188,9 +200,12 @@ void refuse_unsupported(const config::LoadedRecipe& recipe, const config::Enviro
 
 model::ActivationCheckpointing to_model(config::ActivationCheckpointing value) {
   switch (value) {
-    case config::ActivationCheckpointing::Off: return model::ActivationCheckpointing::None;
-    case config::ActivationCheckpointing::Full: return model::ActivationCheckpointing::Full;
-    case config::ActivationCheckpointing::Selective: return model::ActivationCheckpointing::Selective;
+    case config::ActivationCheckpointing::Off:
+      return model::ActivationCheckpointing::None;
+    case config::ActivationCheckpointing::Full:
+      return model::ActivationCheckpointing::Full;
+    case config::ActivationCheckpointing::Selective:
+      return model::ActivationCheckpointing::Selective;
   }
   TESSERA_ASSERT(false, "no such mode");
 }

@@ -43,8 +43,7 @@ class Reporter {
     if (directory.empty()) return;
     std::error_code error;
     std::filesystem::create_directories(directory, error);
-    if (error)
-      throw UserError({directory, "cannot create the directory for log files: " + error.message(), "", "choose another logging.directory"});
+    if (error) throw UserError({directory, "cannot create the directory for log files: " + error.message(), "", "choose another logging.directory"});
     training_.emplace(std::filesystem::path(directory) / "training.jsonl", first_step);
     validation_.emplace(std::filesystem::path(directory) / "validation.jsonl", first_step);
     if (recipe.logging.tensorboard) tensorboard_.emplace(std::filesystem::path(directory) / "tensorboard");
@@ -63,9 +62,11 @@ class Reporter {
   }
 
   void validation(const std::string& name, const StepMetrics& at, const ValidationResult& result) {
-    say(fmt::format("validation {} | step {} | epoch {} | loss {:.4f} | num_label_tokens {}", name, at.step, at.epoch, result.loss, result.num_label_tokens));
+    say(fmt::format("validation {} | step {} | epoch {} | loss {:.4f} | num_label_tokens {}", name, at.step, at.epoch, result.loss,
+                    result.num_label_tokens));
     if (validation_)
-      validation_->write({{"step", at.step}, {"epoch", at.epoch}, {"name", name}, {"val_loss", result.loss}, {"num_label_tokens", result.num_label_tokens}});
+      validation_->write(
+          {{"step", at.step}, {"epoch", at.epoch}, {"name", name}, {"val_loss", result.loss}, {"num_label_tokens", result.num_label_tokens}});
     if (tensorboard_) tensorboard_->write(at.step, {{"val_loss/" + name, result.loss}});
   }
 
@@ -85,7 +86,10 @@ class Reporter {
 class Run {
  public:
   Run(const config::LoadedRecipe& loaded, const config::Environment& environment)
-      : loaded_(loaded), recipe_(loaded.recipe), start_(Clock::now()), objects_(build_objects(loaded, environment)),
+      : loaded_(loaded),
+        recipe_(loaded.recipe),
+        start_(Clock::now()),
+        objects_(build_objects(loaded, environment)),
         operations_(posix_file_operations()) {
     if (recipe_.checkpoint.enabled) open_checkpoints();
     peak_ = measured_matmul_peak(objects_.plan.dtype == DType::BF16 ? at::kBFloat16 : at::kFloat);
@@ -121,7 +125,7 @@ class Run {
 
   void restore(const std::filesystem::path& path) {
     const config::Checkpoint& options = recipe_.checkpoint;
-    const checkpoint::Verify verify = options.verify == config::CheckpointVerify::Full   ? checkpoint::Verify::Full
+    const checkpoint::Verify verify = options.verify == config::CheckpointVerify::Full  ? checkpoint::Verify::Full
                                       : options.verify == config::CheckpointVerify::Off ? checkpoint::Verify::Off
                                                                                         : checkpoint::Verify::Sizes;
     const checkpoint::TrainingState state =

@@ -19,13 +19,13 @@ struct RunSummary {
   std::optional<double> validation_loss;  ///< the last of the first validation set
   double tokens_per_second = 0.0;         ///< over all steps of this run, validation and saving left out
   double peak_memory_gib = 0.0;
-  double seconds_to_first_step = 0.0;     ///< from the call of train() until the first step began
+  double seconds_to_first_step = 0.0;               ///< from the call of train() until the first step began
   std::optional<std::filesystem::path> checkpoint;  ///< the last one written
-  bool interrupted = false;               ///< by SIGINT or SIGTERM, after saving
+  bool interrupted = false;                         ///< by SIGINT or SIGTERM, after saving
 };
 
-/// Trains as the recipe says: reads model and data, resumes if asked, steps, logs, validates, saves. SIGINT and SIGTERM end the current step, save and
-/// return. UserError before training for what the user can mend, Failure for what breaks on the way.
+/// Trains as the recipe says: reads model and data, resumes if asked, steps, logs, validates, saves. SIGINT and SIGTERM end the current step, save
+/// and return. UserError before training for what the user can mend, Failure for what breaks on the way.
 RunSummary train(const config::LoadedRecipe& recipe, const config::Environment& environment);
 
 }  // namespace tessera::train

@@ -12,9 +12,9 @@ namespace tessera::train {
 
 /// What the forward and backward passes of one optimizer step give.
 struct GradientResult {
-  double loss = 0.0;                 ///< mean over the step's valid labels; 0 without any
+  double loss = 0.0;  ///< mean over the step's valid labels; 0 without any
   std::int64_t num_label_tokens = 0;
-  std::int64_t num_tokens = 0;       ///< padding left out
+  std::int64_t num_tokens = 0;  ///< padding left out
 };
 
 /// Runs every microbatch forward and backward. Afterwards the store's gradients are those of the mean loss over all valid labels of the step, however

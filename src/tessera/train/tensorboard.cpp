@@ -72,7 +72,8 @@ TensorBoardWriter::TensorBoardWriter(const std::filesystem::path& directory)
   std::error_code ignored;
   std::filesystem::create_directories(directory, ignored);
   stream_.open(path_, std::ios::binary);
-  if (!stream_) throw Failure({path_.string(), "cannot create the TensorBoard event file", "", "set logging.tensorboard: false or choose another directory"});
+  if (!stream_)
+    throw Failure({path_.string(), "cannot create the TensorBoard event file", "", "set logging.tensorboard: false or choose another directory"});
   write_record(double_field(1, wall_time()) + bytes_field(3, "brain.Event:2"));
 }
 

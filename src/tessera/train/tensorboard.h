@@ -8,7 +8,8 @@
 
 namespace tessera::train {
 
-/// Writes scalars as a TensorBoard event file: TFRecord frames (length, masked CRC-32C, payload, masked CRC-32C) of tensorflow.Event protocol buffers.
+/// Writes scalars as a TensorBoard event file: TFRecord frames (length, masked CRC-32C, payload, masked CRC-32C) of tensorflow.Event protocol
+/// buffers.
 class TensorBoardWriter {
  public:
   /// Creates directory/events.out.tfevents.TIME.HOST.PID; Failure when it cannot.

@@ -122,15 +122,16 @@ void compare_gradients(const model::CausalLM& model, const Golden& golden, doubl
   }
 }
 
-void compare_trace(model::CausalLM& model, const Golden& golden, const std::vector<data::Batch>& parts, std::int64_t steps, const Tolerances& tolerances,
-                   std::vector<Comparison>& comparisons) {
+void compare_trace(model::CausalLM& model, const Golden& golden, const std::vector<data::Batch>& parts, std::int64_t steps,
+                   const Tolerances& tolerances, std::vector<Comparison>& comparisons) {
   optim::Optimizer optimizer(*model.store, {.kind = optim::AdamKind::AdamW, .betas = {0.9, 0.95}, .epsilon = 1e-8});
   const auto count = std::min<std::size_t>(static_cast<std::size_t>(steps), golden.trace.size());
   for (std::size_t step = 0; step < count; ++step) {
     const StepResult result = training_step(model, optimizer, parts, step, {.learning_rate = 1e-3, .weight_decay = 0.1}, 1.0);
     const TraceStep& expected = golden.trace[step];
     comparisons.push_back({fmt::format("step {} loss", step + 1), relative(result.gradients.loss, expected.loss), tolerances.trace_loss});
-    comparisons.push_back({fmt::format("step {} grad_norm", step + 1), relative(result.gradient_norm, expected.gradient_norm), tolerances.trace_norm});
+    comparisons.push_back(
+        {fmt::format("step {} grad_norm", step + 1), relative(result.gradient_norm, expected.gradient_norm), tolerances.trace_norm});
   }
 }
 

@@ -12,8 +12,8 @@
 namespace tessera::train {
 
 struct VerifyOptions {
-  DType dtype = DType::F32;                      ///< F32, BF16 or F64
-  std::int64_t steps = 10;                       ///< of the AdamW trace
+  DType dtype = DType::F32;                           ///< F32, BF16 or F64
+  std::int64_t steps = 10;                            ///< of the AdamW trace
   std::optional<std::int64_t> local_batch_size = {};  ///< rows of a microbatch; absent: all
   model::ActivationCheckpointing activation_checkpointing = model::ActivationCheckpointing::None;
 };
