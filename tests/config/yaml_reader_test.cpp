@@ -79,6 +79,10 @@ TEST(YamlReader, DepthAndSizeAreLimited) {
   EXPECT_THAT(refusal(std::string(100, '[') + std::string(100, ']')), HasSubstr("nesting is deeper than 64"));
   EXPECT_THAT(refusal(std::string(100'000, '[')), HasSubstr("nesting is deeper than 64"));
   EXPECT_THAT(refusal("a: 1234567890\n", {.bytes = 8}), HasSubstr("at most"));
+  EXPECT_THAT(refusal(std::string(201, 'k') + ": 1\n"), HasSubstr("a key of 201 characters"));
+  std::string many;
+  for (int i = 0; i < 2001; ++i) many += "k" + std::to_string(i) + ": 1\n";
+  EXPECT_THAT(refusal(many), HasSubstr("r.yaml:2001: a section has more than 2000 keys"));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "tessera/config/print.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cstdio>
 
 #include "tessera/config/interpolate.h"
@@ -9,15 +10,24 @@ namespace tessera::config {
 
 namespace {
 
-/// Text that a plain scalar can hold: starts harmlessly, no ": " or " #", no line breaks, no edge blanks.
+bool is_plain_character(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) || std::string_view("_./-+~$%=()<>^;@*!&|? ").find(c) != std::string_view::npos;
+}
+
+/// Text that surely reads back as it stands without quotes: a number, a word, a path. Quotes never change what a scalar means here, so all else gets
+/// them.
 bool is_plain(std::string_view text) {
-  if (text.empty() || text.front() == ' ' || text.back() == ' ' || text.back() == ':' || text == "...") return false;
-  static constexpr std::string_view indicators = "!&*-?|>@`\"'#%[]{},:";
-  const bool negative_number = text.front() == '-' && text.size() > 1 && text[1] != ' ' && text[1] != '-';
-  if (indicators.find(text.front()) != std::string_view::npos && !negative_number) return false;
-  if (text.find(": ") != std::string_view::npos || text.find(" #") != std::string_view::npos) return false;
-  return std::ranges::all_of(
-      text, [](char c) { return static_cast<unsigned char>(c) >= 0x20 && c != 0x7f && std::string_view("[]{},").find(c) == std::string_view::npos; });
+  if (text.empty() || text.back() == ' ') return false;
+  const bool negative_number = text.front() == '-' && text.size() > 1 && std::isdigit(static_cast<unsigned char>(text[1]));
+  if (!std::isalnum(static_cast<unsigned char>(text.front())) && std::string_view("_./~$<(").find(text.front()) == std::string_view::npos &&
+      !negative_number) {
+    return false;
+  }
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const bool inner_colon = text[i] == ':' && i + 1 < text.size() && std::isalnum(static_cast<unsigned char>(text[i + 1]));
+    if (!is_plain_character(text[i]) && !inner_colon) return false;
+  }
+  return text != "...";
 }
 
 std::string quote(std::string_view text) {
@@ -43,7 +53,6 @@ std::string quote(std::string_view text) {
 
 std::string scalar_text(const Node& node) {
   const std::string& text = node.placeholder ? *node.placeholder : node.text;
-  // ${…} is plain except in flow style, where braces would open a map; quoting it never changes what it means.
   return !node.quoted && is_plain(text) ? text : quote(text);
 }
 

@@ -18,6 +18,12 @@ namespace tessera::config {
 
 namespace {
 
+/// YAML itself reads keys of up to 1024 characters as written; escaped, these still fit.
+constexpr std::size_t longest_key = 200;
+
+/// Keys are looked up one after another; more of them in one section is no recipe.
+constexpr std::size_t most_keys = 2000;
+
 /// What a subtree costs: nodes, and bytes of text.
 struct Cost {
   std::size_t nodes = 0;
@@ -165,6 +171,9 @@ class TreeBuilder : public YAML::EventHandler {
   /// An entry without value yet; its `value` holds the key's node until then (attach asks whether it was quoted).
   Entry key_of(const Frame& map, const Node& key) const {
     if (!key.is_scalar()) fail(key.position, "a key must be a plain word", "recipes have neither empty nor compound keys");
+    if (key.text.size() > longest_key)
+      fail(key.position, "a key of " + std::to_string(key.text.size()) + " characters", "a key has at most 200", "is a quote missing?");
+    check_room(map.node, key.position);
     for (const Entry& entry : map.node.entries) {
       if (entry.key != key.text) continue;
       fail(key.position, key.text + " is given twice", "a key may stand once in its section; the first is at " + to_string(entry.position),
@@ -189,9 +198,15 @@ class TreeBuilder : public YAML::EventHandler {
     }
   }
 
-  static void merge_map(Node& into, Node& from) {
+  void check_room(const Node& map, const Position& position) const {
+    if (map.entries.size() >= most_keys) fail(position, "a section has more than " + std::to_string(most_keys) + " keys", "a recipe has a few dozen");
+  }
+
+  void merge_map(Node& into, Node& from) const {
     for (Entry& entry : from.entries) {
-      if (!into.find(entry.key)) into.entries.push_back(std::move(entry));
+      if (into.find(entry.key)) continue;
+      check_room(into, entry.position);
+      into.entries.push_back(std::move(entry));
     }
   }
 
