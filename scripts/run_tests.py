@@ -167,6 +167,7 @@ def main() -> int:
     parser.add_argument("--program", action="append", default=[])
     options = parser.parse_args()
 
+    options.build = options.build.resolve()  # each program runs in a folder of its own
     programs = sorted(options.build.glob("tests/*_tests"))
     scripts = sorted(ROOT.glob("tests/*/*_test.sh"))
     checks = [check_formatting]
