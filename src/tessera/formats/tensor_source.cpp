@@ -115,13 +115,11 @@ std::vector<TensorSpec> specs_of(const GgufFile& file, const std::vector<GgufTen
 
 class GgufSource : public TensorSource {
  public:
-  explicit GgufSource(GgufFile file) : GgufSource(std::move(file), in_file_order(file.tensors())) {}
+  GgufSource(GgufFile file, std::vector<GgufTensor> tensors)
+      : TensorSource(specs_of(file, tensors)), file_(std::move(file)), stored_(std::move(tensors)) {}
   std::string where() const override { return file_.path().string(); }
 
  private:
-  GgufSource(GgufFile file, std::vector<GgufTensor> tensors)
-      : TensorSource(specs_of(file, tensors)), file_(std::move(file)), stored_(std::move(tensors)) {}
-
   void read_elements(std::size_t tensor, std::uint64_t first, std::uint64_t count, DType destination, std::span<std::byte> out) const override {
     const GgufTensor& stored = stored_[tensor];
     const GgmlTypeInfo type = *ggml_type_info(stored.type);
@@ -287,7 +285,11 @@ std::unique_ptr<TensorSource> open_safetensors_source(const std::filesystem::pat
   return std::make_unique<SafetensorsSource>(SafetensorsFile(file));
 }
 
-std::unique_ptr<TensorSource> open_gguf_source(const std::filesystem::path& file) { return std::make_unique<GgufSource>(GgufFile(file)); }
+std::unique_ptr<TensorSource> open_gguf_source(const std::filesystem::path& file) {
+  GgufFile gguf(file);
+  std::vector<GgufTensor> tensors = in_file_order(gguf.tensors());
+  return std::make_unique<GgufSource>(std::move(gguf), std::move(tensors));
+}
 
 std::unique_ptr<TensorSource> open_llama2c_source(const std::filesystem::path& file) {
   MappedFile mapped(file);
