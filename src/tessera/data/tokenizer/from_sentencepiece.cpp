@@ -87,7 +87,8 @@ Json normalizer_of(const SentencePieceModel& model, const SentencePieceOptions& 
   if (!model.precompiled_charsmap.empty())
     steps.push_back({{"type", "Precompiled"}, {"precompiled_charsmap", base64_encode(model.precompiled_charsmap)}});
   if (model.remove_extra_whitespaces) {
-    steps.push_back({{"type", "Strip"}, {"strip_left", true}, {"strip_right", true}});
+    // Spaces only: a line break at the text's end stays.
+    steps.push_back(replace({{"Regex", R"(\A +| +\z)"}}, ""));
     steps.push_back(replace({{"Regex", " {2,}"}}, " "));
   }
   if (!uses_metaspace(model, options)) {
