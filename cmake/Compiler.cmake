@@ -1,4 +1,4 @@
-# Flags every Tessera target shares: warnings are errors, ccache and lld are used when present.
+# Flags every Tessera target shares: warnings are errors, ccache is used when present.
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   # Precompiled headers hit the cache only with these two relaxations; with a base directory, clones at other places share it.
@@ -6,10 +6,7 @@ if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
 endif()
 
-find_program(LLD_PROGRAM NAMES ld.lld ld.lld-19 ld.lld-14)
-if(LLD_PROGRAM AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND EXISTS /usr/bin/ld.lld)
-  add_link_options(-fuse-ld=lld)
-endif()
+# The compiler's default linker: Debian 12's lld 14 lost unwind entries of functions that GCC placed in groups, so that exceptions ended the program.
 
 # -O2: -O3 costs a quarter more build time and speeds up only loops over numbers, which ask for it themselves.
 set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
