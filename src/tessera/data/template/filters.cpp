@@ -92,6 +92,7 @@ Value join(Interpreter&, const Value& value, const Arguments& arguments) {
   for (const Value& item : elements(value)) {
     if (!std::exchange(first, false) && separator != nullptr) out += to_text(*separator);
     out += to_text(attribute_path == nullptr ? item : path_of(item, *attribute_path));
+    check_text_size(out.size());
   }
   return out;
 }
@@ -134,6 +135,7 @@ Value indent(Interpreter&, const Value& value, const Arguments& arguments) {
     const bool indented = begin == 0 ? first : blank || end > begin;
     out.append(indented ? margin : "").append(text, begin, end - begin);
     if (end < text.size()) out += '\n';
+    check_text_size(out.size());
     begin = end + 1;
   }
   return out;
@@ -162,7 +164,7 @@ Value to_integer(Interpreter&, const Value& value, const Arguments& arguments) {
 Value to_real(Interpreter&, const Value& value, const Arguments& arguments) {
   if (value.is_number()) return value.as_real();
   const Value* fallback = arguments.find("default", 0);
-  double real = fallback == nullptr ? 0 : fallback->as_real();
+  double real = fallback != nullptr && fallback->is_number() ? fallback->as_real() : 0;
   if (const std::string* text = value.string()) {
     double parsed = 0;
     const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), parsed);
@@ -433,10 +435,9 @@ const std::map<std::string_view, Filter>& filters() {
 Value Interpreter::filter(std::string_view name, const Value& value, const Arguments& arguments) {
   const auto found = filters().find(name);
   if (found == filters().end()) throw TemplateError(fmt::format("no filter named '{}'", name));
-  const bool bears_undefined = name == "default" || name == "d" || value.object() != nullptr || value.callable() != nullptr;
-  if (!bears_undefined) charge(weight(value));
+  charge(weight(value));
   Value result = found->second(*this, value, arguments);
-  charge(weight(result));
+  charge(cost(result));
   return result;
 }
 

@@ -26,8 +26,9 @@ Value range(Interpreter& interpreter, const Arguments& arguments) {
     items.emplace_back(i);
     if (__builtin_add_overflow(i, step, &i)) break;
   }
-  interpreter.charge(items.size());
-  return Value::list(std::move(items));
+  Value list = Value::list(std::move(items));
+  interpreter.charge(cost(list));
+  return list;
 }
 
 Dict dict_of(const Arguments& arguments) {

@@ -7,8 +7,8 @@
 namespace tessera::data::jinja {
 namespace {
 
-constexpr std::size_t kMostWork = 1'000'000'000;
-constexpr std::size_t kStep = 20;  // what one statement or evaluation counts
+constexpr std::size_t kMostWork = 300'000'000;
+constexpr std::size_t kStep = 50;  // what one statement or evaluation counts
 constexpr int kDeepest = 600;      // evaluations within each other, macro calls included
 
 Value undefined(std::string message) { return Undefined{std::move(message)}; }
@@ -165,7 +165,7 @@ Interpreter::Flow Interpreter::loop(const Statement& statement, Scope& scope, st
   }
   const auto changed = std::make_shared<std::vector<Value>>();
   for (std::size_t round = 0; round < items.size(); ++round) {
-    charge(1);
+    charge(5 * kStep);
     Scope inner{{}, &scope};
     inner.variables["loop"] = loop_object(items, round, changed);
     assign(statement.targets, items[round], inner);
@@ -277,13 +277,13 @@ Value Interpreter::evaluate_kind(const Expression& expression, Scope& scope) {
       return attribute(operand(0), expression.text);
     case ExpressionKind::subscript: {
       const Value object = operand(0);
+      if (object.string() != nullptr) charge(weight(object));
       return subscript(object, operand(1));
     }
     case ExpressionKind::slice: {
       const Value object = operand(0);
-      Value part = slice(object, operand(1), operand(2), operand(3));
-      charge(length(part));
-      return part;
+      if (!object.is_undefined()) charge(length(object));
+      return slice(object, operand(1), operand(2), operand(3));
     }
     case ExpressionKind::call: {
       const Value callee = operand(0);
@@ -360,13 +360,14 @@ Value Interpreter::binary(const Expression& expression, Scope& scope) {
                              : repeated.sequence() != nullptr ? repeated.sequence()->items.size()
                                                               : 0;
     if (times.is_integer() && times.as_integer("") > 0) {
+      const std::size_t each = repeated.string() != nullptr ? unit : unit * kStep;
       const auto count = static_cast<std::size_t>(times.as_integer(""));
-      charge(unit == 0 ? 0 : count > kMostWork / unit ? kMostWork + 1 : count * unit);
+      charge(each == 0 ? 0 : count > kMostWork / each ? kMostWork + 1 : count * each);
     }
   }
   Value result = arithmetic(expression.text, left, right);
   if (const std::string* text = result.string(); text != nullptr && !repeats) charge(text->size());
-  if (const Sequence* sequence = result.sequence(); sequence != nullptr && !repeats) charge(sequence->items.size());
+  if (result.sequence() != nullptr && !repeats) charge(cost(result));
   return result;
 }
 

@@ -18,7 +18,7 @@ const Value& operand(const Arguments& arguments) {
 
 bool divisible(const Value& value, std::int64_t by) {
   if (by == 0) throw TemplateError("integer division or modulo by zero");
-  return value.as_integer("a divisible value") % by == 0;
+  return by == -1 || value.as_integer("a divisible value") % by == 0;
 }
 
 bool same_text(const Value& value, std::string (*convert)(std::string_view)) {

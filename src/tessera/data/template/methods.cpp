@@ -141,21 +141,21 @@ Value replaced(const Value& self, const Arguments& arguments) {
   const std::string& to = text_argument(arguments, "new", 1);
   std::int64_t left = integer_argument(arguments, "count", 2, -1);
   const std::string& text = *self.string();
-  if (from.empty() && text.size() * to.size() > 100'000'000) throw TemplateError("a value grows too large");
   std::string out;
   if (from.empty()) {
     for (const std::string_view character : characters(text)) {
       if (left != 0) out += to;
       left -= left > 0 ? 1 : 0;
       out += character;
+      check_text_size(out.size());
     }
     if (left != 0) out += to;
     return out;
   }
-  if (to.size() > from.size() && text.size() / from.size() * to.size() > 100'000'000) throw TemplateError("a value grows too large");
   std::size_t begin = 0;
   for (std::size_t at; left != 0 && (at = text.find(from, begin)) != std::string::npos; begin = at + from.size()) {
     out.append(text, begin, at - begin).append(to);
+    check_text_size(out.size());
     left -= left > 0 ? 1 : 0;
   }
   return out.append(text, begin);
@@ -180,6 +180,7 @@ Value joined(const Value& self, const Arguments& arguments) {
   for (const Value& item : elements(*list)) {
     if (item.string() == nullptr) throw TemplateError(fmt::format("sequence item {}: expected str instance, {} found", index, type_name(item)));
     out.append(index++ == 0 ? "" : *self.string()).append(*item.string());
+    check_text_size(out.size());
   }
   return out;
 }
@@ -425,7 +426,7 @@ Value method(const Value& object, const std::string& name) {
   return Callable{name, [object, run = found->second](Interpreter& interpreter, const Arguments& arguments) {
                     interpreter.charge(weight(object));
                     Value result = run(object, arguments);
-                    interpreter.charge(weight(result));
+                    interpreter.charge(cost(result));
                     return result;
                   }};
 }

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "tessera/data/template/interpreter.h"
+#include "tessera/data/tokenizer/unicode.h"
 
 namespace tessera::data::jinja {
 namespace {
@@ -101,6 +102,13 @@ Value added(const Value& left, const Value& right) {
   throw TemplateError(fmt::format("unsupported operand type(s) for +: '{}' and '{}'", type_name(left), type_name(right)));
 }
 
+/// Byte offset of the character at `index`, at most the text's length.
+std::size_t byte_offset(const std::string& text, std::int64_t index) {
+  std::size_t at = 0;
+  for (; index > 0 && at < text.size(); --index) at += code_point_at(text, at).num_bytes;
+  return at;
+}
+
 /// Where a slice begins and ends, as Python's slice.indices.
 struct SliceRange {
   std::int64_t start, stop, step;
@@ -141,9 +149,13 @@ Value subscript(const Value& object, const Value& key) {
   if (const Dict* dict = object.dict())
     if (const Value* value = dict->find(key)) return *value;
   if (key.is_integer() && (object.sequence() != nullptr || object.string() != nullptr)) {
-    const std::vector<Value> items = elements(object);
-    const std::int64_t index = key.as_integer("") < 0 ? key.as_integer("") + static_cast<std::int64_t>(items.size()) : key.as_integer("");
-    if (index >= 0 && static_cast<std::size_t>(index) < items.size()) return items[static_cast<std::size_t>(index)];
+    const auto size = static_cast<std::int64_t>(length(object));
+    const std::int64_t index = key.as_integer("") < 0 ? key.as_integer("") + size : key.as_integer("");
+    if (index >= 0 && index < size) {
+      if (const Sequence* sequence = object.sequence()) return sequence->items[static_cast<std::size_t>(index)];
+      const std::size_t at = byte_offset(*object.string(), index);
+      return object.string()->substr(at, code_point_at(*object.string(), at).num_bytes);
+    }
   }
   if (key.string() != nullptr) return attribute(object, *key.string());
   return Undefined{fmt::format("{} has no element {}", described(object), to_repr(key))};
@@ -153,11 +165,18 @@ Value slice(const Value& object, const Value& start, const Value& stop, const Va
   if (object.is_undefined()) fail_undefined(object);
   if (object.string() == nullptr && object.sequence() == nullptr)
     throw TemplateError(fmt::format("'{}' object is not subscriptable", type_name(object)));
+  const SliceRange range = slice_range(static_cast<std::int64_t>(length(object)), start, stop, step);
+  if (object.string() != nullptr && range.step == 1) {
+    const std::size_t begin = byte_offset(*object.string(), range.start);
+    const std::size_t end = byte_offset(*object.string(), range.stop);
+    return begin < end ? object.string()->substr(begin, end - begin) : std::string();
+  }
   const std::vector<Value> items = elements(object);
-  const SliceRange range = slice_range(static_cast<std::int64_t>(items.size()), start, stop, step);
   std::vector<Value> part;
-  for (std::int64_t i = range.start; range.step > 0 ? i < range.stop : i > range.stop; i += range.step)
+  for (std::int64_t i = range.start; range.step > 0 ? i < range.stop : i > range.stop;) {
     part.push_back(items[static_cast<std::size_t>(i)]);
+    if (__builtin_add_overflow(i, range.step, &i)) break;
+  }
   if (const Sequence* sequence = object.sequence()) return sequence->tuple ? Value::tuple(std::move(part)) : Value::list(std::move(part));
   std::string text;
   for (const Value& character : part) text += *character.string();
@@ -214,8 +233,8 @@ std::string percent_format(const std::string& format, const Value& values) {
       if (!spec.empty()) throw TemplateError(fmt::format("the format %{}{} is not supported", spec, kind));
       out += kind == 's' ? to_text(argument) : to_repr(argument);
     } else if (kind == 'd' || kind == 'i' || kind == 'x' || kind == 'X' || kind == 'o') {
-      const std::int64_t number =
-          argument.is_real() ? static_cast<std::int64_t>(std::clamp(argument.as_real(), -9e18, 9e18)) : argument.as_integer("%d");
+      if (argument.is_real() && !(std::abs(argument.as_real()) < 9e18)) throw TemplateError("integers beyond 64 bits are not supported");
+      const std::int64_t number = argument.is_real() ? static_cast<std::int64_t>(argument.as_real()) : argument.as_integer("%d");
       std::snprintf(buffer.data(), buffer.size(), ("%" + spec + "l" + kind).c_str(), static_cast<long>(number));
       out += buffer.data();
     } else if (kind == 'f' || kind == 'F' || kind == 'e' || kind == 'E' || kind == 'g' || kind == 'G') {

@@ -78,6 +78,7 @@ class JsonWriter {
 
  private:
   void write(const Value& value, int depth) {
+    check_text_size(out_.size());
     if (value.is_none()) {
       out_ += "null";
     } else if (value.is_boolean()) {

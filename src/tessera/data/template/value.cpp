@@ -26,6 +26,7 @@ bool equal_dicts(const Dict& a, const Dict& b) {
 }
 
 constexpr int kDeepest = 200;
+constexpr std::size_t kLongestTakenApart = 4'000'000;  // bytes
 constexpr std::size_t kHeaviest = 100'000'000;
 
 /// Counts one more element of a sequence or dict. Shared parts count each time they are met, which is what writing them costs.
@@ -58,6 +59,19 @@ std::size_t weight(const Value& value) {
   if (const Dict* dict = value.dict()) return dict->weight;
   const std::string* text = value.string();
   return text == nullptr ? 1 : text->size();
+}
+
+std::size_t cost(const Value& value) {
+  constexpr std::size_t kElement = 16;
+  const std::size_t elements = value.sequence() != nullptr ? value.sequence()->items.size()
+                               : value.dict() != nullptr   ? value.dict()->entries.size()
+                                                           : 0;
+  return weight(value) + kElement * elements;
+}
+
+void check_text_size(std::size_t num_bytes) {
+  constexpr std::size_t kLargest = std::size_t{1} << 27;
+  if (num_bytes > kLargest) throw TemplateError("a value grows too large");
 }
 
 Value::Value(Dict value) {
@@ -223,6 +237,7 @@ std::vector<Value> elements(const Value& value) {
     return items;
   }
   if (const std::string* text = value.string()) {
+    if (text->size() > kLongestTakenApart) throw TemplateError("a text this long cannot be taken apart");
     for (std::size_t i = 0; i < text->size();) {
       const std::size_t num_bytes = code_point_at(*text, i).num_bytes;
       items.emplace_back(std::string_view(*text).substr(i, num_bytes));
@@ -237,7 +252,8 @@ std::size_t length(const Value& value) {
   if (value.is_undefined()) return 0;
   if (const Sequence* sequence = value.sequence()) return sequence->items.size();
   if (const Dict* dict = value.dict()) return dict->entries.size();
-  if (value.string() != nullptr) return elements(value).size();
+  if (const std::string* text = value.string())
+    return static_cast<std::size_t>(std::count_if(text->begin(), text->end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
   throw TemplateError(fmt::format("object of type '{}' has no len()", type_name(value)));
 }
 

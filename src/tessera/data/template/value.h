@@ -114,6 +114,10 @@ class Value {
 int nesting(const Value& value);
 /// What writing or comparing the value costs: bytes and elements of all within.
 std::size_t weight(const Value& value);
+/// What making the value costs: its weight, and memory for its elements.
+std::size_t cost(const Value& value);
+/// TemplateError for a text larger than a template may make at once.
+void check_text_size(std::size_t num_bytes);
 
 bool truth(const Value& value);
 /// Python's ==: numbers compare across types, sequences and dicts element by element.
@@ -123,7 +127,7 @@ bool less(const Value& a, const Value& b);
 /// Python's name of the value's type: "str", "list", "NoneType".
 std::string type_name(const Value& value);
 
-/// What iterating yields: elements, keys, characters. TemplateError for what cannot be iterated.
+/// What iterating yields: elements, keys, characters. TemplateError for what cannot be iterated, and for texts of more than 4 MB.
 std::vector<Value> elements(const Value& value);
 /// Python's len; TemplateError for what has none.
 std::size_t length(const Value& value);
