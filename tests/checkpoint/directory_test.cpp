@@ -46,7 +46,10 @@ TEST(DirectoryTest, ResolvesLinksNamesAndPaths) {
   const fs::path second = fs::canonical(add(directory.path(), "epoch_0_step_2"));
   EXPECT_EQ(resolve_restore_from(directory.path(), "LATEST"), second);  // no link yet: the newest
   fs::create_symlink("epoch_0_step_1", directory / "LATEST");
-  EXPECT_EQ(resolve_restore_from(directory.path(), "LATEST"), first);
+  EXPECT_EQ(resolve_restore_from(directory.path(), "LATEST"), second);  // a save was killed before it moved the link
+  fs::create_symlink("epoch_0_step_1", directory / "LOWEST_VAL");
+  EXPECT_EQ(resolve_restore_from(directory.path(), "LOWEST_VAL"), first);
+  fs::remove(directory / "LOWEST_VAL");
   EXPECT_EQ(resolve_restore_from(directory.path(), "epoch_0_step_2"), second);
   EXPECT_EQ(resolve_restore_from(directory / "elsewhere", second.string()), second);
   EXPECT_THAT(error_of([&] { resolve_restore_from(directory.path(), "LOWEST_VAL"); }), HasSubstr("there is no LOWEST_VAL"));

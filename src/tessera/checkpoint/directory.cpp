@@ -88,6 +88,19 @@ fs::path newest(const fs::path& directory) {
   return entries.back().path;
 }
 
+/// A save that was killed between the rename and the switch of the links left a complete checkpoint later than LATEST. It is where the run stands;
+/// going back to the link's target would meet it at the next save.
+fs::path latest(const fs::path& directory) {
+  const std::optional<fs::path> target = link_target(directory, kLatest);
+  if (!target) return newest(directory);
+  const std::vector<CheckpointEntry> entries = list_checkpoints(directory);
+  const std::optional<Number> linked = parse_name(target->filename().string());
+  if (entries.empty() || !linked || target->parent_path() != fs::canonical(directory) || entries.back().step <= linked->step) return *target;
+  log::warning("{}: LATEST was not yet moved to {}, which is complete: continuing from it", directory.string(),
+               entries.back().path.filename().string());
+  return fs::canonical(entries.back().path);
+}
+
 std::set<fs::path> linked_checkpoints(const fs::path& directory) {
   std::set<fs::path> targets;
   for (const fs::directory_entry& entry : fs::directory_iterator(directory)) {
@@ -143,9 +156,9 @@ std::optional<fs::path> link_target(const fs::path& directory, const std::string
 }
 
 fs::path resolve_restore_from(const fs::path& directory, const std::string& restore_from) {
-  if (restore_from == kLatest || restore_from == kLowestValidation) {
+  if (restore_from == kLatest) return latest(directory);
+  if (restore_from == kLowestValidation) {
     if (const auto target = link_target(directory, restore_from)) return *target;
-    if (restore_from == kLatest) return newest(directory);
     throw UserError(Problem{"checkpoint.restore_from", "there is no LOWEST_VAL in " + directory.string(),
                             "it is written when a save follows a validation", existing_text(directory)});
   }

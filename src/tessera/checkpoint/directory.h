@@ -29,7 +29,8 @@ std::vector<CheckpointEntry> list_checkpoints(const std::filesystem::path& direc
 /// What a link points at, when that is a complete checkpoint.
 std::optional<std::filesystem::path> link_target(const std::filesystem::path& directory, const std::string& link);
 
-/// checkpoint.restore_from: LATEST (without the link: the newest), LOWEST_VAL, a name in `directory`, or a path. The complete checkpoint it means;
+/// checkpoint.restore_from: LATEST (the newest when there is no link, or when the link is older because a save was killed just
+/// before switching it), LOWEST_VAL, a name in `directory`, or a path. The complete checkpoint it means;
 /// UserError that lists what there is, or says that the path is a plain model directory or an incomplete checkpoint.
 std::filesystem::path resolve_restore_from(const std::filesystem::path& directory, const std::string& restore_from);
 

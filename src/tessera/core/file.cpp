@@ -76,7 +76,8 @@ MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
   struct stat status{};
   if (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) {
     ::close(descriptor);
-    if (S_ISDIR(status.st_mode)) errno = EISDIR;
+    if (!S_ISDIR(status.st_mode)) throw UserError({path.string(), "cannot read the file: it is not a regular file", "", ""});
+    errno = EISDIR;
     unreadable(path);
   }
   size_ = static_cast<std::size_t>(status.st_size);

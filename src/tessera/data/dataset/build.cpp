@@ -73,8 +73,16 @@ void check_mock_vocabulary(const config::Dataset& options, const DatasetContext&
                    "mock tokens are ids of the model", fmt::format("use vocab_size {}", context.vocab_size)});
 }
 
+void check_mock_length(const std::string& key, std::int64_t length, std::int64_t extra, const DatasetContext& context) {
+  if (context.context_length == 0 || length + extra <= context.context_length) return;
+  throw UserError({"", fmt::format("{}: {} makes samples of {} positions, the model has {}", key, length, length + extra, context.context_length),
+                   "a sample fits into the model's context (max_position_embeddings)",
+                   fmt::format("use {} {} or less", key, context.context_length - extra)});
+}
+
 std::unique_ptr<Dataset> build_mock_tokens(const config::Dataset& options, const DatasetContext& context) {
   check_mock_vocabulary(options, context);
+  check_mock_length("seq_len", options.seq_length.value_or(1024), 0, context);
   // AutoModel's mock yields whole batches; here its rows are samples like any others.
   const std::int64_t rows = options.num_samples * std::max<std::int64_t>(1, options.batch_size);
   return std::make_unique<MockTokensDataset>(
@@ -83,6 +91,7 @@ std::unique_ptr<Dataset> build_mock_tokens(const config::Dataset& options, const
 
 std::unique_ptr<Dataset> build_mock_sentences(const config::Dataset& options, const DatasetContext& context) {
   check_mock_vocabulary(options, context);
+  check_mock_length("max_sentence_len", options.max_sentence_len, 1, context);  // the end of the sentence comes on top
   return std::make_unique<MockSentencesDataset>(MockSentencesOptions{options.num_samples, options.mean_len, options.std_len, options.vocab_size,
                                                                      options.max_sentence_len, static_cast<std::uint64_t>(options.seed)});
 }

@@ -53,11 +53,20 @@ void read_dtype(ConfigReader& config, ModelSpec& spec) {
 
 }  // namespace
 
+void resize_layers(ConfigReader& config, const std::string& key, std::int64_t count, ModelSpec& spec) {
+  constexpr std::int64_t most = 10'000;
+  if (count > most) {
+    config.wrong(key, fmt::format("is {}", count), fmt::format("a model has at most {} layers", most));
+    count = 1;
+  }
+  spec.layers.resize(static_cast<std::size_t>(count));
+}
+
 void read_common(ConfigReader& config, const CommonDefaults& defaults, ModelSpec& spec) {
   spec.vocab_size = config.size("vocab_size");
   spec.hidden_size = config.size("hidden_size");
   spec.intermediate_size = config.size("intermediate_size");
-  spec.layers.resize(static_cast<std::size_t>(config.size("num_hidden_layers")));
+  resize_layers(config, "num_hidden_layers", config.size("num_hidden_layers"), spec);
   read_heads(config, defaults, spec);
   spec.max_position_embeddings = config.size("max_position_embeddings", defaults.max_position_embeddings);
   spec.norm_eps = config.positive_number("rms_norm_eps", defaults.rms_norm_eps);

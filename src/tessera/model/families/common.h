@@ -26,6 +26,9 @@ struct CommonDefaults {
 /// window; attention_scale 1/sqrt(head_dim).
 void read_common(ConfigReader& config, const CommonDefaults& defaults, ModelSpec& spec);
 
+/// Gives the model `count` layers; a count beyond any model is a mistake in the field `key`, found before memory is spent on it.
+void resize_layers(ConfigReader& config, const std::string& key, std::int64_t count, ModelSpec& spec);
+
 /// dtype, special tokens and initializer_range, which every family has.
 void read_dtype_and_tokens(ConfigReader& config, ModelSpec& spec);
 Activation read_activation(ConfigReader& config, const std::string& key, const std::string& fallback);

@@ -36,7 +36,7 @@ void read_sizes(ConfigReader& config, ModelSpec& spec) {
   spec.hidden_size = size_by_either_name(config, "n_embd", "hidden_size");
   spec.num_attention_heads = size_by_either_name(config, "n_head", "num_attention_heads");
   spec.num_key_value_heads = spec.num_attention_heads;
-  spec.layers.resize(static_cast<std::size_t>(size_by_either_name(config, "n_layer", "num_hidden_layers")));
+  resize_layers(config, "n_layer", size_by_either_name(config, "n_layer", "num_hidden_layers"), spec);
   spec.max_position_embeddings = size_by_either_name(config, "n_positions", "max_position_embeddings");
   spec.intermediate_size = config.size("n_inner", 4 * spec.hidden_size);
   spec.head_dim = spec.hidden_size / spec.num_attention_heads;
