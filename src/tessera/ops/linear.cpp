@@ -67,6 +67,22 @@ at::Tensor matmul_nn(const at::Tensor& a_NO, const at::Tensor& b_OI) {
   return widens(a_NO) ? widened_matmul(a_NO, b_OI, at::kBFloat16) : at::mm(a_NO, b_OI);
 }
 
+void matmul_nt_out(at::Tensor& output_NO, const at::Tensor& a_NI, const at::Tensor& b_OI) {
+  if (widens(a_NI)) {
+    output_NO.copy_(matmul_nt(a_NI, b_OI));
+  } else {
+    at::mm_out(output_NO, a_NI, b_OI.t());
+  }
+}
+
+void matmul_nn_out(at::Tensor& output_NI, const at::Tensor& a_NO, const at::Tensor& b_OI) {
+  if (widens(a_NO)) {
+    output_NI.copy_(matmul_nn(a_NO, b_OI));
+  } else {
+    at::mm_out(output_NI, a_NO, b_OI);
+  }
+}
+
 void accumulate_weight_gradient(Parameter& weight, const at::Tensor& a_NO, const at::Tensor& b_NI) {
   at::Tensor& gradient = weight.gradient;
   if (a_NO.scalar_type() == gradient.scalar_type()) {

@@ -16,6 +16,9 @@ at::Tensor linear_inference(const at::Tensor& input_NI, const at::Tensor& weight
 /// are widened block by block and multiplied in fp32 (at least as accurate, and 20 × faster there).
 at::Tensor matmul_nt(const at::Tensor& a_NI, const at::Tensor& b_OI);
 at::Tensor matmul_nn(const at::Tensor& a_NO, const at::Tensor& b_OI);
+/// The first two into an output that exists: a chunked operator's buffer is allocated, and its pages cleared, once.
+void matmul_nt_out(at::Tensor& output_NO, const at::Tensor& a_NI, const at::Tensor& b_OI);
+void matmul_nn_out(at::Tensor& output_NI, const at::Tensor& a_NO, const at::Tensor& b_OI);
 /// gradient (+)= a_NOᵀ · b_NI, into the parameter's accumulator.
 void accumulate_weight_gradient(Parameter& weight, const at::Tensor& a_NO, const at::Tensor& b_NI);
 

@@ -77,13 +77,16 @@ LossSum linear_cross_entropy(Tape& tape, const Variable& hidden_ND, Parameter& w
   at::Tensor gradient = recording ? at::empty_like(hidden) : at::Tensor();
   LossSum loss{0.0, count};
   const std::int64_t step = chunk_rows(count, weight.weight.size(0));
+  const at::Tensor buffer = at::empty({std::min(step, count), weight.weight.size(0)}, hidden.options());
   for (std::int64_t row = 0; row < count; row += step) {
     const std::int64_t rows = std::min(step, count - row);
     const at::Tensor chunk = hidden.narrow(0, row, rows);
-    at::Tensor logits = matmul_nt(chunk, weight.weight);
+    at::Tensor logits = buffer.narrow(0, 0, rows);
+    matmul_nt_out(logits, chunk, weight.weight);
     loss.sum += (has_cpu_kernel(logits) ? kernel_loss : composite_loss)(logits, labels.narrow(0, row, rows), options, recording, gradient_scale);
     if (!recording) continue;
-    gradient.narrow(0, row, rows).copy_(matmul_nn(logits, weight.weight));
+    at::Tensor chunk_gradient = gradient.narrow(0, row, rows);
+    matmul_nn_out(chunk_gradient, logits, weight.weight);
     if (weight.trainable()) accumulate_weight_gradient(weight, logits, chunk);
   }
   tape.record([gradient, valid, all, slot = hidden_ND.gradient, rows = hidden_ND.value.size(0)] {

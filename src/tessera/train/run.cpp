@@ -92,7 +92,6 @@ class Run {
         objects_(build_objects(loaded, environment)),
         operations_(posix_file_operations()) {
     if (recipe_.checkpoint.enabled) open_checkpoints();
-    peak_ = measured_matmul_peak(objects_.plan.dtype == DType::BF16 ? at::kBFloat16 : at::kFloat);
   }
 
   RunSummary operator()() {
@@ -163,6 +162,7 @@ class Run {
     const StepResult result = training_step(objects_.model, *objects_.optimizer, batches.microbatches, static_cast<std::uint64_t>(completed), options,
                                             recipe_.clip_grad_norm.max_norm);
     const double seconds = seconds_since(begin);
+    if (peak_ == 0.0) peak_ = measured_matmul_peak(objects_.plan.dtype == DType::BF16 ? at::kBFloat16 : at::kFloat);
     tokens_ += result.gradients.num_tokens;
     seconds_ += seconds;
     metrics_ = {.step = completed + 1,
@@ -254,7 +254,7 @@ class Run {
   TrainingObjects objects_;
   std::unique_ptr<FileOperations> operations_;
   std::optional<checkpoint::CheckpointDirectory> directory_;
-  double peak_ = 0.0;
+  double peak_ = 0.0;    ///< of the matrix product; measured after the first step, so that training starts without waiting for it
   StepMetrics metrics_;  ///< of the last step
   Json losses_ = Json::object();
   std::optional<double> validation_metric_;  ///< since the last save
