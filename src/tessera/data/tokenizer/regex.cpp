@@ -17,9 +17,12 @@ struct Regex::Code {
   };
   std::unique_ptr<pcre2_code, Free> compiled;
   bool jit = false;
+  std::string where;
 };
 
 namespace {
+
+constexpr std::size_t kLongestPattern = 1U << 16;
 
 struct FreeMatchData {
   void operator()(pcre2_match_data* data) const { pcre2_match_data_free(data); }
@@ -49,10 +52,12 @@ Regex::Regex(const std::string& pattern, const std::string& where) : code_(std::
   const std::unique_ptr<pcre2_compile_context, decltype(&pcre2_compile_context_free)> context(pcre2_compile_context_create(nullptr),
                                                                                               pcre2_compile_context_free);
   pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
+  pcre2_set_max_pattern_length(context.get(), kLongestPattern);
   constexpr std::uint32_t kOptions = PCRE2_UTF | PCRE2_UCP | PCRE2_NO_UTF_CHECK | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C;
   code_->compiled.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), kOptions, &error, &offset, context.get()));
   if (!code_->compiled)
     throw UserError({where, fmt::format("the pattern {} is not supported: {} (at byte {})", pattern, pcre2_message(error), offset), "", ""});
+  code_->where = where;
   code_->jit = pcre2_jit_compile(code_->compiled.get(), PCRE2_JIT_COMPLETE) == 0;
 }
 
@@ -67,7 +72,7 @@ void Regex::for_each_match(std::string_view text, const std::function<void(std::
   for (std::size_t start = 0; start <= text.size();) {
     const int result = match(code, code_->jit, text, start, data.get());
     if (result == PCRE2_ERROR_NOMATCH) return;
-    if (result < 0) throw Failure({"", "matching a tokenizer's pattern failed: " + pcre2_message(result), "", ""});
+    if (result < 0) throw UserError({code_->where, "the pattern is too costly to match: " + pcre2_message(result), "", ""});
     // \K may report a match that begins after its end; there is nothing to take then.
     const std::size_t begin = range[0];
     const std::size_t end = std::max(begin, static_cast<std::size_t>(range[1]));

@@ -28,7 +28,7 @@ class Regex {
   Regex& operator=(Regex&& other) noexcept;
 
   /// Calls `take(begin, end)` for every match from left to right; after an empty match the search goes on one character later.
-  /// Failure when matching exceeds PCRE2's limits.
+  /// UserError when matching exceeds PCRE2's limits: patterns come from strangers' files.
   void for_each_match(std::string_view text, const std::function<void(std::size_t, std::size_t)>& take) const;
 
  private:
