@@ -54,5 +54,26 @@ TEST(Cli, MissingArgumentsAreMendable) {
   EXPECT_EQ(run_tessera({"--bogus"}).status, 2);
 }
 
+TEST(Cli, CountsAreWholeNumbersFromOne) {
+  for (const char* const value : {"-1", "0", "1.5", "x", "99999999999999999999"}) {
+    const auto result = run_tessera({"generate", "model", "--prompt", "x", "--max-new-tokens", value});
+    EXPECT_EQ(result.status, 2) << value;
+    EXPECT_THAT(result.error, HasSubstr(std::string(value) + " is not a whole number of at least 1"));
+  }
+}
+
+TEST(Cli, ASystemMessageNeedsAChat) {
+  const auto result = run_tessera({"generate", "model", "--prompt", "x", "--system", "y"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.error, HasSubstr("--system requires --chat"));
+}
+
+TEST(Cli, CheckAnswersProgramsAboutABrokenRecipe) {
+  const auto result = run_tessera({"check", "absent.yaml", "--json"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.output, HasSubstr("absent.yaml"));
+  EXPECT_THAT(result.output, StartsWith("{"));
+}
+
 }  // namespace
 }  // namespace tessera

@@ -36,6 +36,14 @@ TEST(Convert, TheDestinationIsNeverOverwritten) {
   EXPECT_THAT(result.error, HasSubstr("exists already"));
 }
 
+TEST(Convert, ThePlaceOfTheDestinationMustExist) {
+  const test::TemporaryDirectory directory;
+  const auto result = run_tessera({"convert", test::test_data("goldens/qwen3").string(), directory / "absent/out"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.error, HasSubstr("there is no directory"));
+  EXPECT_EQ(run_tessera({"convert", test::test_data("goldens/qwen3").string(), ""}).status, 2);
+}
+
 TEST(Convert, UnknownSourcesAndDtypesAreMendable) {
   const test::TemporaryDirectory directory;
   test::write_file(directory / "notes.txt", "hello");

@@ -134,9 +134,9 @@ Command add_bench(CLI::App& program) {
   CLI::App* parser = program.add_subcommand("bench", "Measure training and generation on random weights");
   parser->require_subcommand(1);
   CLI::App* train = add_bench_command(*parser, "train", "Training steps: tokens/s, memory, share of the matrix-product peak", *options);
-  train->add_option("--batch", options->batch, "Rows of a microbatch")->capture_default_str()->check(CLI::PositiveNumber);
-  train->add_option("--length", options->length, "Tokens of a row")->capture_default_str()->check(CLI::PositiveNumber);
-  train->add_option("--steps", options->steps, "Steps to time after the first")->capture_default_str()->check(CLI::PositiveNumber);
+  train->add_option("--batch", options->batch, "Rows of a microbatch")->capture_default_str()->check(at_least(1));
+  train->add_option("--length", options->length, "Tokens of a row")->capture_default_str()->check(at_least(1));
+  train->add_option("--steps", options->steps, "Steps to time after the first")->capture_default_str()->check(at_least(1));
   CLI::App* generate = add_bench_command(*parser, "generate", "Greedy decoding of one sequence: tokens/s", *options);
   generate->add_option("--tokens", options->tokens, "Tokens to generate")->capture_default_str()->check(CLI::Range(2, 1 << 20));
   parser->footer("example:\n  tessera bench train SmolLM2-135M-Instruct --batch 4 --length 256 --dtype float32 --json");

@@ -80,14 +80,23 @@ OrderedJson to_json(const Report& report) {
   return json;
 }
 
+/// For programs: a recipe that cannot even be read is an answer too.
+int check_for_programs(const RecipeArguments& arguments) {
+  Report report;
+  try {
+    report = examine(load(arguments), process_environment());
+  } catch (const UserError& error) {
+    report.problems = error.problems();
+  }
+  fmt::print("{}\n", to_json(report).dump(1));
+  return report.problems.empty() ? 0 : 2;
+}
+
 int check(const RecipeArguments& arguments, bool json) {
+  if (json) return check_for_programs(arguments);
   const config::Environment environment = process_environment();
   const config::LoadedRecipe recipe = load(arguments);
   const Report report = examine(recipe, environment);
-  if (json) {
-    fmt::print("{}\n", to_json(report).dump(1));
-    return report.problems.empty() ? 0 : 2;
-  }
   fmt::print("{}", config::print_yaml(recipe.tree));
   for (const std::string& note : recipe.notes) log::note(std::string_view(note));
   if (report.plan) print_model(report);

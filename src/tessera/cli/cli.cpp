@@ -4,9 +4,12 @@
 #include <torch/version.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <new>
 #include <string_view>
+#include <system_error>
 
 #include "tessera/core/error.h"
 #include "tessera/core/terminal.h"
@@ -86,7 +89,9 @@ int parse_and_run(std::vector<std::string> arguments) {
     throw mistake_in_arguments(error, commands);
   }
   const Command* command = chosen(commands);
-  return command == nullptr ? 0 : command->run();
+  const int status = command == nullptr ? 0 : command->run();
+  if (std::fflush(stdout) != 0) throw std::system_error(errno, std::generic_category(), "cannot write the answer");
+  return status;
 }
 
 /// Lines that begin with "error:" or "internal error:" begin in red on a terminal.
@@ -113,6 +118,17 @@ bool is_out_of_memory(std::string_view message) { return message.find("can't all
 
 }  // namespace
 
+CLI::Validator at_least(std::int64_t smallest) {
+  const auto complaint = [smallest](const std::string& text) -> std::string {
+    std::int64_t number = 0;
+    // The parser's own conversion lets numbers beyond 64 bits pass as the largest.
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    const bool whole = error == std::errc() && end == text.data() + text.size();
+    return whole && number >= smallest ? "" : fmt::format("{} is not a whole number of at least {}", text, smallest);
+  };
+  return CLI::Validator(complaint, fmt::format(">={}", smallest));
+}
+
 std::vector<std::string> command_names() {
   CLI::App program;
   return names_of(add_commands(program));
@@ -126,6 +142,9 @@ int run(std::vector<std::string> arguments) {
     return kMendable;
   } catch (const Failure& failure) {
     print_error(failure.what());
+    return kFailed;
+  } catch (const std::system_error& error) {  // of streams that cannot be written
+    print_error(std::string("error: ") + error.what());
     return kFailed;
   } catch (const std::bad_alloc&) {
     return out_of_memory("");

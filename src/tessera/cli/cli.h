@@ -1,6 +1,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -25,6 +26,9 @@ Command add_convert(CLI::App& program);
 Command add_inspect(CLI::App& program);
 Command add_tokenize(CLI::App& program);
 Command add_bench(CLI::App& program);
+
+/// Checks that an option's value is a whole number of at least `smallest`.
+CLI::Validator at_least(std::int64_t smallest);
 
 /// The names of all subcommands.
 std::vector<std::string> command_names();

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "tessera/cli/cli.h"
@@ -51,6 +52,16 @@ void cut(std::vector<std::vector<data::TokenId>>& documents, std::int64_t max_to
     document.resize(static_cast<std::size_t>(keep));
     max_tokens -= keep;
   }
+  std::erase_if(documents, [](const auto& document) { return document.empty(); });
+}
+
+void check_vocabulary(const std::vector<std::vector<data::TokenId>>& documents, std::int64_t vocab_size) {
+  for (const auto& document : documents) {
+    const auto wrong = std::ranges::find_if(document, [&](data::TokenId id) { return id < 0 || id >= vocab_size; });
+    if (wrong == document.end()) continue;
+    throw UserError({"", fmt::format("token id {} is outside the model's vocabulary of {}", *wrong, vocab_size),
+                     "every token needs a row of the embedding", "use the tokenizer that belongs to the model"});
+  }
 }
 
 generate::Evaluation evaluate(const Options& options) {
@@ -67,8 +78,10 @@ generate::Evaluation evaluate(const Options& options) {
   std::size_t tokens = 0;
   for (const auto& document : documents) tokens = std::max(tokens, document.size());
   if (tokens < 2)
-    throw UserError({options.text.string(), "fewer than two tokens", "the loss is that of predicting each next token", "give a longer text"});
+    throw UserError({options.text.string(), "fewer than two tokens", "the loss is that of predicting each next token",
+                     options.max_tokens == 1 ? "raise --max-tokens" : "give a longer text"});
   const model::CausalLM model = model::CausalLM::from_pretrained(options.model, {.dtype = dtype_of(options.dtype)});
+  check_vocabulary(documents, model.spec.vocab_size);
   const std::int64_t longest = model.spec.max_position_embeddings;
   const std::int64_t length = options.sequence_length > 0 ? options.sequence_length : std::min<std::int64_t>(longest, 2048);
   if (length > longest) throw UserError({"--seq-length", fmt::format("{} is more than the model's {} positions", length, longest), "", ""});
@@ -106,9 +119,8 @@ Command add_eval(CLI::App& program) {
   CLI::App* parser = program.add_subcommand("eval", "Mean negative log-likelihood and perplexity of a text");
   parser->add_option("MODEL", options->model, "Hugging Face model directory")->required();
   parser->add_option("--text", options->text, "Text file")->required();
-  parser->add_option("--seq-length", options->sequence_length, "Positions of one window (default: the model's, at most 2048)")
-      ->check(CLI::PositiveNumber);
-  parser->add_option("--max-tokens", options->max_tokens, "Use so many tokens of the text")->check(CLI::PositiveNumber);
+  parser->add_option("--seq-length", options->sequence_length, "Positions of one window (default: the model's, at most 2048)")->check(at_least(1));
+  parser->add_option("--max-tokens", options->max_tokens, "Use so many tokens of the text")->check(at_least(1));
   parser->add_option("--documents", options->documents, "Separator of documents: each is evaluated from its own start, BOS first");
   parser->add_option("--dtype", options->dtype, "auto (the checkpoint's), float32, bfloat16 or float64")->capture_default_str();
   parser->add_flag("--json", options->json, "Print one JSON document");

@@ -73,7 +73,8 @@ int generate(const CLI::App& parser, Options& options) {
   } else {
     fmt::print("{}\n", streams ? decoder.finish() : tokenizer.decode(result.ids, true));
     fmt::print(stderr, "{} prompt tokens at {:.1f}/s, {} new tokens at {:.1f}/s{}\n", prompt.size(), rate(prompt.size(), result.prompt_seconds),
-               result.ids.size(), rate(result.ids.size() - 1, result.decode_seconds), result.stopped ? "" : " (stopped at --max-new-tokens)");
+               result.ids.size(), rate(result.ids.empty() ? 0 : result.ids.size() - 1, result.decode_seconds),
+               result.stopped ? "" : " (stopped at --max-new-tokens)");
   }
   return 0;
 }
@@ -87,12 +88,10 @@ Command add_generate(CLI::App& program) {
   parser->add_option("MODEL", options->model, "Hugging Face model directory")->required();
   CLI::Option_group* input = parser->add_option_group("input", "exactly one of");
   input->add_option("--prompt", options->prompt, "Text to continue");
-  input->add_option("--chat", options->chat, "A user's message; the model's chat template is applied");
+  CLI::Option* chat = input->add_option("--chat", options->chat, "A user's message; the model's chat template is applied");
   input->require_option(1);
-  parser->add_option("--system", options->system, "System message of --chat (default: the template's own)");
-  parser->add_option("--max-new-tokens", options->generation.max_new_tokens, "Tokens to generate at most")
-      ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+  parser->add_option("--system", options->system, "System message of --chat (default: the template's own)")->needs(chat);
+  parser->add_option("--max-new-tokens", options->generation.max_new_tokens, "Tokens to generate at most")->capture_default_str()->check(at_least(1));
   parser->add_option("--temperature", sampling.temperature, "0: greedy; larger: more random")->capture_default_str();
   parser->add_option("--top-k", sampling.top_k, "Choose among the k likeliest tokens; 0: all")->capture_default_str();
   parser->add_option("--top-p", sampling.top_p, "Choose among the likeliest tokens that reach this probability")->capture_default_str();

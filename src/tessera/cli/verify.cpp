@@ -82,9 +82,8 @@ Command add_verify(CLI::App& program) {
   CLI::App* parser = program.add_subcommand("verify", "Compare logits, gradients and ten AdamW steps with a golden directory");
   parser->add_option("DIR", options->directory, "Directory with config.json, model.safetensors, golden.safetensors and golden.json")->required();
   parser->add_option("--dtype", options->dtype, "float32, bfloat16 or float64")->capture_default_str();
-  parser->add_option("--steps", options->steps, "AdamW steps to follow")->capture_default_str()->check(CLI::NonNegativeNumber);
-  parser->add_option("--step_scheduler.local_batch_size", options->local_batch_size, "Rows of a microbatch (default: all)")
-      ->check(CLI::PositiveNumber);
+  parser->add_option("--steps", options->steps, "AdamW steps to follow")->capture_default_str()->check(at_least(0));
+  parser->add_option("--step_scheduler.local_batch_size", options->local_batch_size, "Rows of a microbatch (default: all)")->check(at_least(1));
   parser->add_option("--distributed.activation_checkpointing", options->activation_checkpointing, "false, true, full or selective")
       ->capture_default_str()
       ->check(CLI::IsMember({"false", "true", "full", "selective"}));

@@ -21,8 +21,7 @@ void check_prompt(std::span<const data::TokenId> prompt, const model::ModelSpec&
     if (id < 0 || id >= spec.vocab_size)
       throw UserError(
           {"", fmt::format("token {} is outside the model's vocabulary of {}", id, spec.vocab_size), "the tokenizer must be the model's own", ""});
-  const auto total = static_cast<std::int64_t>(prompt.size()) + max_new_tokens;
-  if (total > spec.max_position_embeddings)
+  if (max_new_tokens > spec.max_position_embeddings - static_cast<std::int64_t>(prompt.size()))  // a sum could overflow
     throw UserError({"",
                      fmt::format("{} prompt tokens and {} new ones are more than the model's {} positions", prompt.size(), max_new_tokens,
                                  spec.max_position_embeddings),

@@ -131,6 +131,16 @@ void refuse_existing(const fs::path& destination) {
   throw UserError({destination.string(), "the destination exists already", "a conversion never overwrites", "remove it or choose another name"});
 }
 
+/// Found before anything is read or written.
+void check_destination(const fs::path& destination) {
+  if (destination.empty()) throw UserError({"", "the destination has no name", "it is a directory to create", "name one"});
+  refuse_existing(destination);
+  const fs::path parent = destination.has_parent_path() ? destination.parent_path() : fs::path(".");
+  if (!fs::is_directory(parent))
+    throw UserError({destination.string(), fmt::format("there is no directory {}", parent.string()), "only the last part of the path is created",
+                     "create that directory or choose another place"});
+}
+
 }  // namespace
 
 ModelFormat detect_model_format(const fs::path& source) {
@@ -151,7 +161,7 @@ ModelFormat detect_model_format(const fs::path& source) {
 ConvertResult convert_model(FileOperations& operations, const ConvertRequest& request) {
   fs::path destination = request.destination.lexically_normal();
   if (!destination.has_filename()) destination = destination.parent_path();
-  refuse_existing(destination);
+  check_destination(destination);
   Contents contents = open_source(request.source);
   const DType dtype = chosen_dtype(request, contents);
   set_dtype(contents.model.config, dtype);

@@ -70,6 +70,11 @@ TEST_F(BuildTest, Mock) {
   options.kind = config::DatasetKind::MockUnpacked;
   options.vocab_size = 50;
   EXPECT_EQ(build(options)->size(), 10);
+  context_.context_length = 11;
+  options.max_sentence_len = 11;
+  EXPECT_THAT(error_of(options), HasSubstr("dataset: max_sentence_len: 11 makes samples of 12 positions, the model has 11"));
+  options.kind = config::DatasetKind::MockIterable;
+  EXPECT_THAT(error_of(options), HasSubstr("dataset: seq_len: 12 makes samples of 12 positions, the model has 11"));
 }
 
 TEST_F(BuildTest, OnlyMockDataDoesWithoutTokenizer) {
