@@ -15,7 +15,8 @@ namespace {
 using Piece = PreTokenized::Piece;
 
 constexpr const char* kByteLevelPattern = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-constexpr const char* kWhitespacePattern = R"(\w+|[^\w\s]+)";
+// tokenizers matches this one with Rust's regex, whose \w also holds the two joiners.
+constexpr const char* kWhitespacePattern = R"([\w\u200C\u200D]+|[^\w\s\u200C\u200D]+)";
 
 /// Replaces every piece by what `cut(text of the piece, emit)` emits, as ranges within the piece.
 template <class Cut>
