@@ -1,5 +1,6 @@
 #include "tessera/train/step.h"
 
+#include <ATen/ops/isfinite.h>
 #include <fmt/format.h>
 
 #include <cmath>
@@ -12,13 +13,32 @@
 namespace tessera::train {
 namespace {
 
-/// Says what is not finite, and where it came from.
+/// The first checkpoint tensor that holds a NaN or an infinity.
+std::optional<std::string> nonfinite_weight(const model::ParameterStore& store) {
+  for (std::size_t index = 0; index < store.table().parameters.size(); ++index)
+    for (const model::Piece& piece : store.table().parameters[index].pieces)
+      if (!at::isfinite(model::checkpoint_view(store.parameter(index).weight, piece)).all().item<bool>()) return piece.tensor;
+  return std::nullopt;
+}
+
+/// Processors give NaN either sign, which says nothing.
+double without_sign_of_nan(double value) { return std::isnan(value) ? std::fabs(value) : value; }
+
+/// A bad weight spoils every gradient, so it is looked for first.
+std::string cause_of_failure(const model::ParameterStore& store) {
+  if (const auto tensor = nonfinite_weight(store)) return "the weight " + *tensor + " is not finite";
+  if (const auto gradient = optim::find_nonfinite_gradient(store)) return optim::to_string(*gradient);
+  return "every gradient element is finite, their norm overflows";
+}
+
+/// Says what is not finite, and where it came from. Steps are counted from 1, as in the log.
 [[noreturn]] void fail_not_finite(const model::CausalLM& model, const StepResult& result, std::uint64_t step) {
-  const auto culprit = optim::find_nonfinite_gradient(*model.store);
-  const std::string cause = culprit ? optim::to_string(*culprit) : "every gradient element is finite, their norm overflows";
-  throw Failure({fmt::format("step {}", step), fmt::format("loss {} and gradient norm {}: {}", result.gradients.loss, result.gradient_norm, cause),
-                 "training stops before a step that would spoil the weights",
-                 "resume from the last checkpoint with a lower learning rate, or look at the data of this step"});
+  const std::string cause = cause_of_failure(*model.store);
+  throw Failure(
+      {fmt::format("step {}", step + 1),
+       fmt::format("loss {} and gradient norm {}: {}", without_sign_of_nan(result.gradients.loss), without_sign_of_nan(result.gradient_norm), cause),
+       "training stops before a step that would spoil the weights",
+       "resume from the last checkpoint with a lower learning rate, or look at the data of this step"});
 }
 
 }  // namespace
