@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "tessera/cli/cli.h"
+#include "tessera/cli/compute_dtype.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/core/memory.h"
@@ -29,14 +30,7 @@ struct Options {
   bool json = false;
 };
 
-DType dtype_of(const std::string& name) {
-  const auto dtype = dtype_from_torch(name);
-  if (dtype != DType::F32 && dtype != DType::BF16)
-    throw UserError({"--dtype", "\"" + name + "\" is not a dtype to compute in", "", "use float32 or bfloat16"});
-  return *dtype;
-}
-
-double gib(std::uint64_t bytes) { return static_cast<double>(bytes) / (1024.0 * 1024.0 * 1024.0); }
+DType dtype_of(const Options& options) { return *compute_dtype(options.dtype, {DType::F32, DType::BF16}); }
 
 double seconds_of(const auto& work) {
   const auto start = std::chrono::steady_clock::now();
@@ -62,7 +56,7 @@ data::Batch random_batch(std::int64_t rows, std::int64_t length, std::int64_t vo
 
 int bench_train(const Options& options) {
   keep_freed_memory();
-  const DType dtype = dtype_of(options.dtype);
+  const DType dtype = dtype_of(options);
   const model::ModelSpec spec = model::read_model_spec(options.model);
   model::CausalLM model = model::CausalLM::from_config(spec, 0, {.dtype = dtype, .trainable = true});
   optim::Optimizer optimizer(*model.store, {});
@@ -86,35 +80,35 @@ int bench_train(const Options& options) {
     fmt::print("{}\n", OrderedJson{{"tokens_per_second", tokens / mean},
                                    {"best_tokens_per_second", tokens / best},
                                    {"seconds_per_step", mean},
-                                   {"peak_memory_gib", gib(peak_resident_bytes())},
+                                   {"peak_memory_gib", to_gib(peak_resident_bytes())},
                                    {"matmul_peak_gflops", peak / 1e9},
                                    {"peak_share", share}}
                            .dump(1));
   } else {
     fmt::print("tokens/s      {:.1f} (best step {:.1f})\npeak memory   {:.2f} GiB\nmatmul peak   {:.1f} GFLOP/s, the best step reaches {:.1f} %\n",
-               tokens / mean, tokens / best, gib(peak_resident_bytes()), peak / 1e9, 100.0 * share);
+               tokens / mean, tokens / best, to_gib(peak_resident_bytes()), peak / 1e9, 100.0 * share);
   }
   return 0;
 }
 
 int bench_generate(const Options& options) {
   const model::ModelSpec spec = model::read_model_spec(options.model);
-  const model::CausalLM model = model::CausalLM::from_config(spec, 0, {.dtype = dtype_of(options.dtype)});
+  const model::CausalLM model = model::CausalLM::from_config(spec, 0, {.dtype = dtype_of(options)});
   std::vector<data::TokenId> prompt;
   for (data::TokenId i = 0; i < 16; ++i) prompt.push_back(i % static_cast<data::TokenId>(spec.vocab_size));
   const generate::Generator generator(model);
   generator.generate(prompt, {.max_new_tokens = 4, .sampling = {}, .stop = {}});  // touches the weights
   const generate::Generation result = generator.generate(prompt, {.max_new_tokens = options.tokens, .sampling = {}, .stop = {}});
   const double rate = static_cast<double>(result.ids.size() - 1) / result.decode_seconds;
-  const std::int64_t bytes = model.store->table().num_elements() * static_cast<std::int64_t>(size_of(dtype_of(options.dtype)));
+  const std::int64_t bytes = model.store->table().num_elements() * static_cast<std::int64_t>(size_of(dtype_of(options)));
   const double bandwidth = static_cast<double>(bytes) * rate / 1e9;
   if (options.json) {
     fmt::print(
         "{}\n",
-        OrderedJson{{"tokens_per_second", rate}, {"weight_gigabytes_per_second", bandwidth}, {"peak_memory_gib", gib(peak_resident_bytes())}}.dump(
+        OrderedJson{{"tokens_per_second", rate}, {"weight_gigabytes_per_second", bandwidth}, {"peak_memory_gib", to_gib(peak_resident_bytes())}}.dump(
             1));
   } else {
-    fmt::print("tokens/s      {:.1f} (weights read at {:.1f} GB/s)\npeak memory   {:.2f} GiB\n", rate, bandwidth, gib(peak_resident_bytes()));
+    fmt::print("tokens/s      {:.1f} (weights read at {:.1f} GB/s)\npeak memory   {:.2f} GiB\n", rate, bandwidth, to_gib(peak_resident_bytes()));
   }
   return 0;
 }

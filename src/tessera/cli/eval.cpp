@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "tessera/cli/cli.h"
+#include "tessera/cli/compute_dtype.h"
 #include "tessera/core/error.h"
 #include "tessera/core/file.h"
 #include "tessera/core/json.h"
@@ -24,14 +25,6 @@ struct Options {
   std::int64_t max_tokens = 0;
   bool json = false;
 };
-
-std::optional<DType> dtype_of(const std::string& name) {
-  if (name == "auto") return std::nullopt;
-  const auto dtype = dtype_from_torch(name);
-  if (dtype != DType::F32 && dtype != DType::BF16 && dtype != DType::F64)
-    throw UserError({"--dtype", "\"" + name + "\" is not a dtype to compute in", "", "use auto, float32, bfloat16 or float64"});
-  return dtype;
-}
 
 /// Each document with BOS before it.
 std::vector<std::vector<data::TokenId>> document_ids(const data::Tokenizer& tokenizer, std::string_view text, const std::string& separator) {
@@ -80,7 +73,8 @@ generate::Evaluation evaluate(const Options& options) {
   if (tokens < 2)
     throw UserError({options.text.string(), "fewer than two tokens", "the loss is that of predicting each next token",
                      options.max_tokens == 1 ? "raise --max-tokens" : "give a longer text"});
-  const model::CausalLM model = model::CausalLM::from_pretrained(options.model, {.dtype = dtype_of(options.dtype)});
+  const model::CausalLM model =
+      model::CausalLM::from_pretrained(options.model, {.dtype = compute_dtype(options.dtype, {DType::F32, DType::BF16, DType::F64}, true)});
   check_vocabulary(documents, model.spec.vocab_size);
   const std::int64_t longest = model.spec.max_position_embeddings;
   const std::int64_t length = options.sequence_length > 0 ? options.sequence_length : std::min<std::int64_t>(longest, 2048);

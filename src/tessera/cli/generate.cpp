@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "tessera/cli/cli.h"
+#include "tessera/cli/compute_dtype.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/data/template/chat.h"
@@ -24,14 +25,6 @@ struct Options {
   bool stream = false;
   bool json = false;
 };
-
-std::optional<DType> dtype_of(const std::string& name) {
-  if (name == "auto") return std::nullopt;
-  const auto dtype = dtype_from_torch(name);
-  if (dtype != DType::F32 && dtype != DType::BF16)
-    throw UserError({"--dtype", "\"" + name + "\" is not a dtype to compute in", "", "use auto, float32 or bfloat16"});
-  return dtype;
-}
 
 /// A plain prompt as the tokenizer encodes a text of its own; a chat message through the chat template.
 std::vector<data::TokenId> prompt_ids(const data::Tokenizer& tokenizer, const Options& options, bool is_chat) {
@@ -57,7 +50,8 @@ void print_json(const std::vector<data::TokenId>& prompt, const generate::Genera
 
 int generate(const CLI::App& parser, Options& options) {
   const data::Tokenizer tokenizer = data::load_tokenizer(options.model);
-  const model::CausalLM model = model::CausalLM::from_pretrained(options.model, {.dtype = dtype_of(options.dtype)});
+  const model::CausalLM model =
+      model::CausalLM::from_pretrained(options.model, {.dtype = compute_dtype(options.dtype, {DType::F32, DType::BF16}, true)});
   const std::vector<data::TokenId> prompt = prompt_ids(tokenizer, options, parser.count("--chat") > 0);
   options.generation.stop = tokenizer.end_of_generation();
   data::IncrementalDecoder decoder(tokenizer, true);

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "tessera/cli/cli.h"
+#include "tessera/cli/compute_dtype.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 
@@ -24,10 +25,7 @@ struct Options {
 
 train::VerifyOptions to_train(const Options& options) {
   train::VerifyOptions result{.steps = options.steps};
-  const auto dtype = dtype_from_torch(options.dtype);
-  if (!dtype || (*dtype != DType::F32 && *dtype != DType::BF16 && *dtype != DType::F64))
-    throw UserError({"--dtype", "\"" + options.dtype + "\" is not a dtype to verify in", "", "use float32, bfloat16 or float64"});
-  result.dtype = *dtype;
+  result.dtype = *compute_dtype(options.dtype, {DType::F32, DType::BF16, DType::F64});
   if (options.local_batch_size > 0) result.local_batch_size = options.local_batch_size;
   if (options.activation_checkpointing == "selective") result.activation_checkpointing = model::ActivationCheckpointing::Selective;
   if (options.activation_checkpointing == "true" || options.activation_checkpointing == "full")

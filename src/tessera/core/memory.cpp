@@ -33,4 +33,6 @@ void keep_freed_memory() {
 std::uint64_t resident_bytes() { return status_kilobytes("VmRSS:"); }
 std::uint64_t peak_resident_bytes() { return status_kilobytes("VmHWM:"); }
 
+double to_gib(std::uint64_t bytes) { return static_cast<double>(bytes) / (1024.0 * 1024.0 * 1024.0); }
+
 }  // namespace tessera

@@ -30,8 +30,6 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-double gib(std::uint64_t bytes) { return static_cast<double>(bytes) / (1024.0 * 1024.0 * 1024.0); }
-
 /// Where the run's metrics go: the terminal, JSON lines, TensorBoard.
 class Reporter {
  public:
@@ -170,7 +168,7 @@ class Run {
                 .loss = result.gradients.loss,
                 .gradient_norm = result.gradient_norm,
                 .learning_rate = options.learning_rate,
-                .memory_gib = gib(peak_resident_bytes()),
+                .memory_gib = to_gib(peak_resident_bytes()),
                 .tokens_per_second = static_cast<double>(result.gradients.num_tokens) / seconds,
                 .mfu = mfu(batches, seconds),
                 .num_label_tokens = result.gradients.num_label_tokens};
@@ -238,7 +236,7 @@ class Run {
     summary_.last_step = metrics_.step;
     summary_.last_loss = metrics_.loss;
     summary_.tokens_per_second = seconds_ > 0.0 ? static_cast<double>(tokens_) / seconds_ : 0.0;
-    summary_.peak_memory_gib = gib(peak_resident_bytes());
+    summary_.peak_memory_gib = to_gib(peak_resident_bytes());
     summary_.interrupted = interrupt_.signal() != 0 && metrics_.step < objects_.total_steps;
     if (!summary_.interrupted) return;
     const char* const saved = summary_.checkpoint ? "continue with --checkpoint.restore_from LATEST"
