@@ -197,9 +197,9 @@ Keys<D> mock_iterable_keys() {
           target_key<D>()};
 }
 
-Keys<D> mock_sentence_keys(std::string count) {
+Keys<D> mock_sentence_keys(std::string count, Key<D> block_size) {
   return {field(std::move(count), &D::num_samples, at_least(1)),
-          field("block_size", &D::block_size, at_least(1)),
+          std::move(block_size),
           field("mean_len", &D::mean_len, above(0)),
           field("std_len", &D::std_len, at_least(0)),
           field("vocab_size", &D::vocab_size, at_least(1)),
@@ -231,9 +231,9 @@ Keys<D> dataset_keys(DatasetKind kind) {
     case DatasetKind::MockIterable:
       return mock_iterable_keys();
     case DatasetKind::MockUnpacked:
-      return mock_sentence_keys("num_sentences");
+      return mock_sentence_keys("num_sentences", inert<D>("block_size", Type::Int, "these sentences are not packed"));
     case DatasetKind::MockPacked:
-      return mock_sentence_keys("num_blocks");
+      return mock_sentence_keys("num_blocks", field("block_size", &D::block_size, at_least(1)));
   }
   return {};
 }
