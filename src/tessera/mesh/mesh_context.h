@@ -1,6 +1,8 @@
 #pragma once
 
 #include <array>
+#include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -9,23 +11,28 @@
 /// Which rank does what: arithmetic over sizes and coordinates, no communication, no libtorch.
 namespace tessera::mesh {
 
-/// The axes of the device mesh from the slowest-varying to the fastest: rank = ((((pp · R + dp_replicate) · S + dp_shard) · C + cp) · T + tp).
-/// The expert mesh (pp, ep_shard, ep) lies beside it over the same ranks: what is (dp_replicate, dp_shard, cp, tp) there is (ep_shard, ep) here.
-enum class Axis : std::uint8_t { PipelineParallel, DataReplicate, DataShard, Context, Tensor };
-inline constexpr std::size_t kNumAxes = 5;
-/// "pp", "dp_replicate", "dp_shard", "cp", "tp".
+/// The axes of the device mesh from the slowest-varying to the fastest, then those of the expert mesh. With sizes R, S, C, T and P of dp_replicate,
+/// dp_shard, cp, tp and pp:
+///   rank = (((pp · R + dp_replicate) · S + dp_shard) · C + cp) · T + tp
+/// The expert mesh (pp, ep_shard, ep) lies over the same ranks: what is (dp_shard, cp) above is (ep_shard, ep) there, ep fastest, and dp_replicate
+/// and tp stay beside it, so an expert group never leaves its replica:
+///   rank = (((pp · R + dp_replicate) · ES + ep_shard) · E + ep) · T + tp,   ES · E = S · C
+enum class Axis : std::uint8_t { PipelineParallel, DataReplicate, DataShard, Context, Tensor, ExpertShard, Expert };
+inline constexpr std::size_t kNumAxes = 7;
+/// "pp", "dp_replicate", "dp_shard", "cp", "tp", "ep_shard", "ep".
 std::string_view to_string(Axis axis);
 
-/// Several axes taken together, in mesh order: the flattened axes dp, dp_shard_cp, dp_cp and the like.
+/// Several axes taken together: the flattened axes dp, dp_shard_cp, dp_cp and the like. A set names axes of one mesh: `dp_shard` and `cp` do not go
+/// with `ep_shard` and `ep`.
 struct AxisSet {
   std::uint8_t bits = 0;
 
   constexpr AxisSet() = default;
   constexpr AxisSet(Axis axis) : bits(static_cast<std::uint8_t>(1U << static_cast<unsigned>(axis))) {}  // NOLINT: an axis is a set of one
-  constexpr bool contains(Axis axis) const { return (bits >> static_cast<unsigned>(axis)) & 1U; }
+  constexpr bool contains(Axis axis) const { return ((bits >> static_cast<unsigned>(axis)) & 1U) != 0; }
   friend constexpr AxisSet operator|(AxisSet a, AxisSet b) {
     AxisSet both;
-    both.bits = a.bits | b.bits;
+    both.bits = static_cast<std::uint8_t>(a.bits | b.bits);
     return both;
   }
   auto operator<=>(const AxisSet&) const = default;
@@ -39,23 +46,26 @@ inline constexpr AxisSet kWorld = kDpCp | Axis::PipelineParallel | Axis::Tensor;
 /// "dp", "dp_shard_cp", "dp_cp", "world" for those; otherwise the axes joined by "_": "cp_tp"; "self" for none.
 std::string to_string(AxisSet axes);
 
-/// Sizes of all axes; their product is the number of ranks.
+/// Sizes of all axes, each at least 1; the product of the first five is the number of ranks.
 struct MeshSizes {
   std::int64_t pp = 1;
   std::int64_t dp_replicate = 1;
   std::int64_t dp_shard = 1;
   std::int64_t cp = 1;
   std::int64_t tp = 1;
-  std::int64_t ep = 1;  ///< divides dp_shard · cp · tp when dp_replicate > 1, else dp_shard · cp
+  std::int64_t ep = 1;  ///< divides dp_shard · cp
 
+  std::int64_t ep_shard() const { return dp_shard * cp / ep; }
+  std::int64_t dp() const { return dp_replicate * dp_shard; }
   std::int64_t size(Axis axis) const;
   std::int64_t world_size() const { return pp * dp_replicate * dp_shard * cp * tp; }
+  bool operator==(const MeshSizes&) const = default;
 };
 
 /// The mesh as one rank sees it.
 class MeshContext {
  public:
-  /// The sizes' product must be more than `rank`.
+  /// 0 <= rank < sizes.world_size(); ep divides dp_shard · cp.
   MeshContext(const MeshSizes& sizes, std::int64_t rank);
 
   const MeshSizes& sizes() const { return sizes_; }
@@ -77,10 +87,9 @@ class MeshContext {
  private:
   MeshSizes sizes_;
   std::int64_t rank_;
-  std::array<std::int64_t, kNumAxes> coordinates_;
 };
 
-/// "rank 5: pp 0 dp_replicate 1 dp_shard 0 cp 0 tp 1"; axes of size 1 are left out.
+/// "rank 5: dp_replicate 1, tp 1"; axes of size 1 are left out, and ep_shard and ep while there is no expert parallelism; "rank 0" when none is left.
 std::string describe(const MeshContext& mesh);
 
 }  // namespace tessera::mesh
