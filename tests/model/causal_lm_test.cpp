@@ -34,8 +34,8 @@ TEST(CausalLM, RandomWeightsDependOnTheSeedAlone) {
 
 TEST(CausalLM, KeepsGradientsOnlyWhenTrainable) {
   const ModelSpec spec = read_model_spec(test_data("goldens/qwen3"));
-  EXPECT_FALSE(CausalLM::from_config(spec, 1, {}).store->parameter(0).trainable());
-  EXPECT_TRUE(CausalLM::from_config(spec, 1, {.trainable = true}).store->parameter(0).trainable());
+  EXPECT_FALSE(CausalLM::from_config(spec, 1, {}).store->parameter(0).trainable);
+  EXPECT_TRUE(CausalLM::from_config(spec, 1, {.trainable = true}).store->parameter(0).trainable);
 }
 
 // Frozen parameters get no gradient, and the others exactly the one they would get anyway.

@@ -27,7 +27,7 @@ CausalLM load(const std::string& name, CausalLMOptions options = {}, double drop
 /// The final hidden states of a batch, [B, T, D].
 at::Tensor hidden(const CausalLM& model, const Batch& batch) {
   ops::Tape tape(ops::Tape::Mode::Inference);
-  return model.decoder->hidden(tape, batch.inputs).value.view({batch.inputs.num_rows(), batch.inputs.length(), -1});
+  return model.decoder->hidden(tape, batch.inputs).states.value.view({batch.inputs.num_rows(), batch.inputs.length(), -1});
 }
 
 const char* const kFamilies[] = {"llama_tied_llama3_rope", "gpt2", "gemma2", "qwen3", "phi3_longrope"};
@@ -172,7 +172,7 @@ Held held_by_tape(ActivationCheckpointing mode, const Batch& batch) {
   const auto counter = std::make_shared<LiveBytes>();
   const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, counter);
   ops::Tape tape;
-  const ops::Variable output = model.decoder->hidden(tape, batch.inputs);
+  const ops::Variable output = model.decoder->hidden(tape, batch.inputs).states;
   return {counter->bytes, tape.size()};
 }
 

@@ -21,7 +21,7 @@ TEST(ParameterStore, BuffersAreAlignedAndCoverEveryParameterOnce) {
     std::size_t parameters = 0;
     for (const FlatBuffer& buffer : store.buffers()) {
       EXPECT_EQ(buffer.master.is_same(buffer.compute), dtype != DType::BF16);
-      for (const FlatBuffer::Range& range : buffer.ranges) {
+      for (const FlatRange& range : buffer.ranges) {
         ops::Parameter& parameter = store.parameter(range.parameter);
         EXPECT_EQ(address(parameter.weight) % 64, 0u);
         EXPECT_EQ(address(parameter.gradient) % 64, 0u);
@@ -57,15 +57,15 @@ TEST(ParameterStore, UntrainedStoresKeepOnlyTheComputeWeights) {
     EXPECT_FALSE(buffer.gradient.defined());
   }
   EXPECT_EQ(address(store.master(1)), address(store.parameter(1).weight));
-  EXPECT_FALSE(store.parameter(1).trainable());
+  EXPECT_FALSE(store.parameter(1).trainable);
 }
 
 TEST(ParameterStore, FrozenParametersLieApart) {
   ParameterStore store(small_table(), {.compute_dtype = DType::BF16, .trainable = true, .frozen = [](const ParameterSpec& parameter) {
                                          return parameter.role == Role::Norm;
                                        }});
-  EXPECT_FALSE(store.parameter("layers.0.attention_norm.weight").trainable());
-  EXPECT_TRUE(store.parameter("layers.0.down.weight").trainable());
+  EXPECT_FALSE(store.parameter("layers.0.attention_norm.weight").trainable);
+  EXPECT_TRUE(store.parameter("layers.0.down.weight").trainable);
   for (const FlatBuffer& buffer : store.buffers()) {
     for (const auto& range : buffer.ranges) EXPECT_EQ(store.table().parameters[range.parameter].role != Role::Norm, buffer.trainable);
   }

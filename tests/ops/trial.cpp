@@ -41,6 +41,7 @@ bool bitwise_equal(const at::Tensor& a, const at::Tensor& b) { return a.scalar_t
 Parameter make_parameter(const at::Tensor& weight, bool trainable) {
   Parameter parameter;
   parameter.weight = weight;
+  parameter.trainable = trainable;
   const at::ScalarType type = weight.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   if (trainable) parameter.gradient = at::full_like(weight, std::numeric_limits<double>::quiet_NaN(), at::TensorOptions().dtype(type));
   return parameter;
@@ -80,7 +81,7 @@ void Trial::expect_gradients() {
     if (!leaf.twin.grad().defined()) leaf.twin.mutable_grad() = at::zeros_like(leaf.twin);
     if (leaf.variable.gradient) {
       EXPECT_LE(relative_error(leaf.variable.gradient->value(), leaf.twin.grad()), precision_.tolerance) << "gradient of " << leaf.name;
-    } else if (leaf.parameter.trainable()) {
+    } else if (leaf.parameter.trainable) {
       EXPECT_TRUE(leaf.parameter.gradient_written) << leaf.name;
       EXPECT_LE(relative_error(leaf.parameter.gradient, leaf.twin.grad()), precision_.tolerance) << "gradient of " << leaf.name;
     }

@@ -44,7 +44,7 @@ inline model::ParameterStore::Options store_options(DType dtype, std::function<b
 /// Writes `value(element)` into every element of every parameter's master (or gradient), counting elements through the table.
 template <class Value>
 void fill(at::Tensor flat, const model::FlatBuffer& buffer, const Value& value) {
-  for (const model::FlatBuffer::Range& range : buffer.ranges)
+  for (const model::FlatRange& range : buffer.ranges)
     for (std::int64_t i = 0; i < range.size; ++i) flat[range.begin + i].fill_(value(static_cast<std::int64_t>(range.parameter) * 1000 + i));
 }
 

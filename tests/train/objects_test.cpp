@@ -55,7 +55,7 @@ TEST_F(Objects, FreezesWhatTheRecipeNames) {
     const TrainingObjects objects = build(overrides);
     std::vector<std::string> result;
     for (const model::ParameterSpec& parameter : objects.model.store->table().parameters)
-      if (!objects.model.store->parameter(parameter.name).trainable()) result.push_back(parameter.name);
+      if (!objects.model.store->parameter(parameter.name).trainable) result.push_back(parameter.name);
     return result;
   };
   EXPECT_TRUE(frozen({}).empty());

@@ -123,8 +123,9 @@ void CheckpointDirectory::write_aside(const fs::path& aside, const SaveRequest& 
   operations_.create_directory(aside / "optim");
   RecordingFileOperations recorder(operations_, aside);
   Manifest manifest = start_manifest(request);
-  manifest.model = write_shard_files(recorder, aside, plan_shard_files("model", {}, compute_boxes(*request.store)));
-  manifest.optim = write_shard_files(recorder, aside, plan_shard_files("optim", {}, optimizer_boxes(*request.store, *request.optimizer)));
+  const Pieces owned = request.store->owned_pieces();
+  manifest.model = write_shard_files(recorder, aside, plan_shard_files("model", {}, compute_boxes(*request.store, owned)));
+  manifest.optim = write_shard_files(recorder, aside, plan_shard_files("optim", {}, optimizer_boxes(*request.store, *request.optimizer, owned)));
   write_model_files(recorder, aside / "model", request.model_files);
   write_training_state(recorder, aside, request);
   if (request.consolidate) {

@@ -51,7 +51,7 @@ struct Sources {
 
 Sources sources_of(const Manifest& manifest, const model::ParameterStore& store, const optim::Optimizer* optimizer, bool restore_optimizer) {
   Sources sources;
-  for (TensorBox& box : master_boxes(store)) {
+  for (TensorBox& box : master_boxes(store, store.held_pieces())) {
     const std::string master = kMaster + box.tensor.name;
     if (!restore_optimizer || !manifest.optim.contains(master)) {
       sources.from_model.push_back(std::move(box));
@@ -61,7 +61,7 @@ Sources sources_of(const Manifest& manifest, const model::ParameterStore& store,
     sources.from_optim.push_back(std::move(box));
   }
   if (restore_optimizer)
-    for (TensorBox& box : moment_boxes(store, *optimizer)) sources.from_optim.push_back(std::move(box));
+    for (TensorBox& box : moment_boxes(store, *optimizer, store.held_pieces())) sources.from_optim.push_back(std::move(box));
   return sources;
 }
 
@@ -70,7 +70,7 @@ void check_tensors(const Manifest& manifest, const model::ParameterStore& store,
   ProblemList problems;
   std::set<std::string> model_names;
   std::set<std::string> optim_names;
-  for (const TensorBox& box : master_boxes(store)) {
+  for (const TensorBox& box : master_boxes(store, store.held_pieces())) {
     check_tensor(manifest.model, box.tensor.name, box, "", where, problems);
     model_names.insert(box.tensor.name);
     optim_names.insert(kMaster + box.tensor.name);

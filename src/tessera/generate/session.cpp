@@ -41,7 +41,7 @@ at::Tensor Session::advance(std::span<const data::TokenId> ids) {
   const std::vector<std::int64_t> added(ids.begin() + begin, ids.end());
   const model::Inputs inputs{at::tensor(added, at::kLong).view({1, -1}), at::arange(begin, total, at::kLong).view({1, -1}), {total}, {0}, {}};
   ops::Tape tape(ops::Tape::Mode::Inference);
-  const at::Tensor hidden = decoder_.hidden(tape, inputs).value;
+  const at::Tensor hidden = decoder_.hidden(tape, inputs).states.value;
   cache_->advance(total - begin);
   return decoder_.logits(hidden.narrow(0, total - begin - 1, 1)).to(at::kFloat).contiguous();
 }

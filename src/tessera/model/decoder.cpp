@@ -48,7 +48,10 @@ struct Decoder::Call {
 };
 
 Decoder::Decoder(const ModelSpec& spec, ParameterStore& store, DecoderOptions options, std::unique_ptr<Attention> attention)
-    : spec_(spec), options_(options), attention_(std::move(attention)) {
+    : spec_(spec),
+      options_(options),
+      angle_type_(store.options().compute_dtype == DType::F64 ? at::kDouble : at::kFloat),
+      attention_(std::move(attention)) {
   const auto find = [&](const std::string& name) { return store.contains(name) ? &store.parameter(name) : nullptr; };
   embedding_ = find("embedding.weight");
   position_embedding_ = find("position_embedding.weight");
@@ -83,18 +86,22 @@ HeadView Decoder::head() const { return {head_, {spec_.logits_divisor, spec_.fin
 
 at::Tensor Decoder::logits(const at::Tensor& hidden_ND) const { return ops::logits(hidden_ND, *head_, head().options); }
 
-ops::Variable Decoder::hidden(ops::Tape& tape, const Inputs& inputs, std::uint64_t step) const {
+Decoder::Hidden Decoder::hidden(ops::Tape& tape, const Inputs& inputs, std::uint64_t step) const {
   // Blocks that run again in backward outlive this function: they share the call.
   const auto call = std::make_shared<Call>(Call{inputs, {}, options_.dropout_seed, step});
-  const at::ScalarType angle_type = embedding_->weight.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   if (spec_.position == PositionKind::Rope)
-    for (const RopeSpec& rope : spec_.ropes) call->rope_tables.push_back(rope_table(rope, inputs, angle_type));
+    for (const RopeSpec& rope : spec_.ropes) call->rope_tables.push_back(rope_table(rope, inputs, angle_type_));
+  UnitScope embedding_unit(unit_hooks_, tape, 0);
   ops::Variable x = embed(tape, *call);
+  embedding_unit.leave();
   for (std::size_t layer = 0; layer < blocks_.size(); ++layer) {
     const auto run = [this, layer, call](ops::Tape& inner, const ops::Variable& input) { return block(inner, input, layer, call); };
+    UnitScope unit(unit_hooks_, tape, static_cast<std::int64_t>(layer) + 1);
     x = options_.activation_checkpointing == ActivationCheckpointing::Full ? ops::checkpoint(tape, x, run) : run(tape, x);
+    unit.leave();
   }
-  return norm(tape, x, final_norm_, final_norm_bias_);
+  UnitScope head_unit(unit_hooks_, tape, static_cast<std::int64_t>(blocks_.size()) + 1);
+  return {norm(tape, x, final_norm_, final_norm_bias_), head_unit};
 }
 
 ops::Variable Decoder::embed(ops::Tape& tape, const Call& call) const {

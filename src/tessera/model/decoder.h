@@ -40,11 +40,19 @@ class Decoder {
   Decoder& operator=(const Decoder&) = delete;
 
   /// The hidden states after the final norm, [B·T, D] in the compute dtype. `step` only feeds dropout, which happens only when the tape trains.
-  ops::Variable hidden(ops::Tape& tape, const Inputs& inputs, std::uint64_t step = 0) const;
-  /// Logits [N, V] in fp32 (fp64 for reference runs) of hidden rows [N, D]; not recorded.
+  ///
+  /// The head's unit is entered and handed out: its scope must be left after the head's last use (loss or logits).
+  struct Hidden {
+    ops::Variable states;
+    UnitScope head_unit;
+  };
+  Hidden hidden(ops::Tape& tape, const Inputs& inputs, std::uint64_t step = 0) const;
+  /// Logits [N, V] in fp32 (fp64 for reference runs) of hidden rows [N, D]; not recorded. Inside the head's unit.
   at::Tensor logits(const at::Tensor& hidden_ND) const;
   HeadView head() const;
   const ModelSpec& spec() const { return spec_; }
+  /// Who is told when units begin and end (null: nobody). Must outlive every pass.
+  void set_unit_hooks(UnitHooks* hooks) { unit_hooks_ = hooks; }
 
  private:
   /// The weights of one block; null where the family has none.
@@ -66,7 +74,9 @@ class Decoder {
 
   ModelSpec spec_;
   DecoderOptions options_;
+  at::ScalarType angle_type_;
   std::unique_ptr<Attention> attention_;
+  UnitHooks* unit_hooks_ = nullptr;
   std::vector<Block> blocks_;
   ops::Parameter* embedding_ = nullptr;
   ops::Parameter* position_embedding_ = nullptr;

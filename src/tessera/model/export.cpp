@@ -18,7 +18,7 @@ CheckpointView::CheckpointView(const ParameterStore& store) : store_(&store) {
   for (std::size_t parameter = 0; parameter < store.table().parameters.size(); ++parameter) {
     const auto& pieces = store.table().parameters[parameter].pieces;
     for (std::size_t piece = 0; piece < pieces.size(); ++piece) {
-      TESSERA_ASSERT(is_whole_tensor(pieces[piece]), "one process holds every checkpoint tensor whole");
+      TESSERA_ASSERT(is_whole_tensor(pieces[piece]) && store.options().placement.num_shards == 1, "this process holds every checkpoint tensor whole");
       names_.push_back(pieces[piece].tensor);
       places_.emplace(pieces[piece].tensor, Place{parameter, piece});
     }

@@ -49,32 +49,29 @@ std::uint64_t tensor_key(std::uint64_t seed, const std::string& tensor) { return
 /// Some rows of one piece.
 struct Task {
   const ParameterSpec* parameter;
-  const Piece* piece;
+  Piece piece;
   at::Tensor rows;         // [num_rows, …] in the checkpoint's orientation: a view of the weights
   std::int64_t first_row;  // in the checkpoint tensor
 };
 
 std::vector<Task> random_tasks(const ParameterStore& store) {
   std::vector<Task> tasks;
-  for (std::size_t index = 0; index < store.table().parameters.size(); ++index) {
-    const ParameterSpec& parameter = store.table().parameters[index];
+  for (const PlacedPiece& placed : store.held_pieces()) {
+    const ParameterSpec& parameter = store.table().parameters[placed.parameter];
     if (parameter.initialization != Initialization::Normal) continue;
-    for (const Piece& piece : parameter.pieces) {
-      const at::Tensor view = checkpoint_view(store.master(index), piece);
-      const std::int64_t rows_per_task = std::max<std::int64_t>(1, kTaskElements * view.size(0) / view.numel());
-      for (std::int64_t row = 0; row < view.size(0); row += rows_per_task) {
-        tasks.push_back({&parameter, &piece, view.narrow(0, row, std::min(rows_per_task, view.size(0) - row)), piece.offset[0] + row});
-      }
-    }
+    const at::Tensor view = held_view(store, placed);
+    const std::int64_t rows_per_task = std::max<std::int64_t>(1, kTaskElements * view.size(0) / view.numel());
+    for (std::int64_t row = 0; row < view.size(0); row += rows_per_task)
+      tasks.push_back({&parameter, placed.piece, view.narrow(0, row, std::min(rows_per_task, view.size(0) - row)), placed.piece.offset[0] + row});
   }
   return tasks;
 }
 
 void run(const Task& task, std::uint64_t seed) {
-  const std::uint64_t key = tensor_key(seed, task.piece->tensor);
+  const std::uint64_t key = tensor_key(seed, task.piece.tensor);
   const auto scale = static_cast<float>(task.parameter->standard_deviation);
-  const std::int64_t row_size = task.piece->tensor_shape.back();
-  const std::int64_t first_column = task.piece->offset.back();
+  const std::int64_t row_size = task.piece.tensor_shape.back();
+  const std::int64_t first_column = task.piece.offset.back();
   at::Tensor values = at::empty(task.rows.sizes(), at::TensorOptions().dtype(at::kFloat));
   const std::int64_t columns = task.rows.size(1);
   for (std::int64_t row = 0; row < task.rows.size(0); ++row) {
@@ -85,9 +82,9 @@ void run(const Task& task, std::uint64_t seed) {
 }
 
 void fill_constants(const ParameterStore& store) {
-  for (std::size_t index = 0; index < store.table().parameters.size(); ++index) {
-    const Initialization initialization = store.table().parameters[index].initialization;
-    if (initialization != Initialization::Normal) store.master(index).fill_(initialization == Initialization::Ones ? 1.0 : 0.0);
+  for (const PlacedPiece& placed : store.held_pieces()) {
+    const Initialization initialization = store.table().parameters[placed.parameter].initialization;
+    if (initialization != Initialization::Normal) held_view(store, placed).fill_(initialization == Initialization::Ones ? 1.0 : 0.0);
   }
 }
 

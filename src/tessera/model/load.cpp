@@ -86,23 +86,25 @@ void check(const ParameterTable& table, const TensorSource& source, const Names&
 /// Some rows of one checkpoint tensor and where they go.
 struct Task {
   std::string name;        // in the source
-  std::int64_t first_row;  // in the checkpoint tensor
-  at::Tensor rows;         // [num_rows, …] in the checkpoint's orientation: a view of the weights
-  bool whole_rows;         // the piece spans every column
+  std::int64_t first_row;     // in the checkpoint tensor
+  std::int64_t first_column;  // of the part that is wanted
+  std::int64_t row_elements;  // of a whole row in the checkpoint
+  at::Tensor rows;            // [num_rows, …] in the checkpoint's orientation: a view of the weights
+
+  bool whole_rows() const { return rows.numel() == rows.size(0) * row_elements; }
 };
 
 std::vector<Task> plan(const ParameterStore& store, const Names& names) {
   std::vector<Task> tasks;
-  for (std::size_t index = 0; index < store.table().parameters.size(); ++index) {
-    for (const Piece& piece : store.table().parameters[index].pieces) {
-      const at::Tensor view = checkpoint_view(store.master(index), piece);
-      const std::int64_t row_bytes = view.numel() / view.size(0) * view.element_size();
-      const std::int64_t rows_per_task = std::max<std::int64_t>(1, kTaskBytes / row_bytes);
-      for (std::int64_t row = 0; row < view.size(0); row += rows_per_task) {
-        const at::Tensor rows = view.narrow(0, row, std::min(rows_per_task, view.size(0) - row));
-        tasks.push_back(
-            {names.in_source(piece.tensor), piece.offset[0] + row, rows, piece.size.back() == piece.tensor_shape.back() || view.dim() == 1});
-      }
+  for (const PlacedPiece& placed : store.held_pieces()) {
+    const Piece& piece = placed.piece;
+    const at::Tensor view = held_view(store, placed);
+    const bool vector = view.dim() == 1;
+    const std::int64_t row_elements = vector ? 1 : piece.tensor_shape.back();
+    const std::int64_t rows_per_task = std::max<std::int64_t>(1, kTaskBytes / (row_elements * view.element_size()));
+    for (std::int64_t row = 0; row < view.size(0); row += rows_per_task) {
+      const at::Tensor rows = view.narrow(0, row, std::min(rows_per_task, view.size(0) - row));
+      tasks.push_back({names.in_source(piece.tensor), piece.offset[0] + row, vector ? 0 : piece.offset.back(), row_elements, rows});
     }
   }
   return tasks;
@@ -133,18 +135,18 @@ DType dtype_of(const at::Tensor& tensor) {
 }
 
 void run(const Task& task, const TensorSource& source) {
-  TESSERA_ASSERT(task.whole_rows, "pieces span whole rows of their checkpoint tensor");
   const DType stored = source.find(task.name)->dtype;
   const DType wanted = dtype_of(task.rows);
   const std::int64_t num_rows = task.rows.size(0);
-  if (task.rows.is_contiguous() && formats::is_convertible(stored, wanted)) {
+  if (task.whole_rows() && task.rows.is_contiguous() && formats::is_convertible(stored, wanted)) {
     source.read_rows(task.name, task.first_row, num_rows, wanted, bytes_of(task.rows));
     return;
   }
   const DType between = formats::is_convertible(stored, wanted) ? wanted : DType::F32;
-  const at::Tensor buffer = at::empty(task.rows.sizes(), at::TensorOptions().dtype(scalar_type(between)));
+  const at::Tensor buffer = at::empty({num_rows, task.row_elements}, at::TensorOptions().dtype(scalar_type(between)));
   source.read_rows(task.name, task.first_row, num_rows, between, bytes_of(buffer));
-  at::Tensor(task.rows).copy_(buffer);
+  const std::int64_t columns = task.rows.numel() / num_rows;
+  at::Tensor(task.rows).copy_(buffer.narrow(1, task.first_column, columns).reshape(task.rows.sizes()));
 }
 
 /// Shows itself once two seconds have passed. Only one thread updates it.

@@ -24,23 +24,40 @@ std::vector<FlatBuffer> plan_buffers(const ParameterTable& table, const Paramete
     auto buffer =
         std::ranges::find_if(buffers, [&](const FlatBuffer& other) { return other.unit == parameter.unit && other.trainable == trainable; });
     if (buffer == buffers.end()) {
-      buffers.push_back({.unit = parameter.unit, .trainable = trainable, .master = {}, .compute = {}, .gradient = {}, .ranges = {}});
+      buffers.emplace_back();
+      buffers.back().unit = parameter.unit;
+      buffers.back().trainable = trainable;
       buffer = buffers.end() - 1;
     }
-    buffer->ranges.push_back({index, buffer->num_elements(), parameter.num_elements()});
+    buffer->ranges.push_back({index, buffer->num_elements(), parameter.num_elements(), parameter.num_elements() / parameter.shape.front()});
   }
   return buffers;
 }
 
-void allocate(FlatBuffer& buffer, DType compute) {
-  const std::int64_t size = buffer.num_elements();
-  const DType master = master_dtype(compute);
-  if (buffer.trainable || compute == master) buffer.master = allocate_flat(size, master);
-  buffer.compute = compute == master ? buffer.master : allocate_flat(size, compute);
-  if (buffer.trainable) buffer.gradient = allocate_flat(size, master);
+void set_extents(FlatBuffer& buffer, const Placement& placement) {
+  buffer.shards = row_aligned_parts(buffer.ranges, {0, buffer.num_elements()}, placement.num_shards);
+  buffer.held = buffer.shards[static_cast<std::size_t>(placement.shard)];
+  buffer.owned = row_aligned_parts(buffer.ranges, buffer.held, placement.num_replicas)[static_cast<std::size_t>(placement.replica)];
 }
 
-at::Tensor shaped_view(const at::Tensor& flat, const FlatBuffer::Range& range, const std::vector<std::int64_t>& shape) {
+/// The held part of a whole tensor.
+at::Tensor held_part(const FlatBuffer& buffer, const at::Tensor& whole) {
+  return buffer.held == Extent{0, whole.numel()} ? whole : whole.narrow(0, buffer.held.begin, buffer.held.size());
+}
+
+void allocate(FlatBuffer& buffer, DType compute, const Placement& placement) {
+  const std::int64_t size = buffer.num_elements();
+  const DType master = master_dtype(compute);
+  if (placement.whole_weights) buffer.compute = allocate_flat(size, compute);
+  buffer.compute_shard = placement.whole_weights ? held_part(buffer, buffer.compute) : allocate_flat(buffer.held.size(), compute);
+  if (compute == master) buffer.master = buffer.compute_shard;
+  if (!buffer.trainable) return;
+  if (compute != master) buffer.master = allocate_flat(buffer.held.size(), master);
+  if (placement.whole_gradients) buffer.gradient = allocate_flat(size, master);
+  buffer.gradient_shard = placement.whole_gradients ? held_part(buffer, buffer.gradient) : allocate_flat(buffer.held.size(), master);
+}
+
+at::Tensor shaped_view(const at::Tensor& flat, const FlatRange& range, const std::vector<std::int64_t>& shape) {
   return flat.narrow(0, range.begin, range.size).view(shape);
 }
 
@@ -54,18 +71,18 @@ ParameterStore::ParameterStore(ParameterTable table, Options options) : table_(s
   places_.resize(table_.parameters.size());
   for (std::size_t number = 0; number < buffers_.size(); ++number) {
     FlatBuffer& buffer = buffers_[number];
-    allocate(buffer, options_.compute_dtype);
     for (std::size_t place = 0; place < buffer.ranges.size(); ++place) {
-      const FlatBuffer::Range& range = buffer.ranges[place];
-      const ParameterSpec& spec = table_.parameters[range.parameter];
-      auto parameter = std::make_unique<ops::Parameter>();
-      parameter->name = spec.name;
-      parameter->weight = shaped_view(buffer.compute, range, spec.shape);
-      if (buffer.trainable) parameter->gradient = shaped_view(buffer.gradient, range, spec.shape);
-      index_by_name_.emplace(spec.name, range.parameter);
-      parameters_[range.parameter] = std::move(parameter);
-      places_[range.parameter] = {number, place};
+      const std::size_t index = buffer.ranges[place].parameter;
+      parameters_[index] = std::make_unique<ops::Parameter>();
+      parameters_[index]->name = table_.parameters[index].name;
+      parameters_[index]->trainable = buffer.trainable;
+      index_by_name_.emplace(parameters_[index]->name, index);
+      places_[index] = {number, place};
     }
+    set_extents(buffer, options_.placement);
+    allocate(buffer, options_.compute_dtype, options_.placement);
+    if (buffer.compute.defined()) set_compute(buffer, buffer.compute);
+    if (buffer.gradient.defined()) set_gradient(buffer, buffer.gradient);
   }
 }
 
@@ -82,7 +99,50 @@ std::size_t ParameterStore::index_of(const std::string& name) const {
 at::Tensor ParameterStore::master(std::size_t index) const {
   const auto [number, place] = places_[index];
   const FlatBuffer& buffer = buffers_[number];
+  TESSERA_ASSERT(buffer.held.size() == buffer.num_elements(), "the parameter is held whole");
   return shaped_view(buffer.master.defined() ? buffer.master : buffer.compute, buffer.ranges[place], table_.parameters[index].shape);
+}
+
+std::vector<PlacedPiece> ParameterStore::pieces(Extent FlatBuffer::* extent) const {
+  std::vector<PlacedPiece> result;
+  for (std::size_t number = 0; number < buffers_.size(); ++number) {
+    for (const FlatRange& range : buffers_[number].ranges) {
+      for (PlacedPiece& piece : pieces_within(table_.parameters[range.parameter], range, buffers_[number].*extent)) {
+        piece.buffer = number;
+        result.push_back(std::move(piece));
+      }
+    }
+  }
+  return result;
+}
+
+void ParameterStore::set_compute(FlatBuffer& buffer, at::Tensor compute) {
+  buffer.compute = std::move(compute);
+  for (const FlatRange& range : buffer.ranges)
+    parameters_[range.parameter]->weight = shaped_view(buffer.compute, range, table_.parameters[range.parameter].shape);
+}
+
+void ParameterStore::release_compute(FlatBuffer& buffer) {
+  buffer.compute.reset();
+  for (const FlatRange& range : buffer.ranges) parameters_[range.parameter]->weight.reset();
+}
+
+void ParameterStore::set_gradient(FlatBuffer& buffer, at::Tensor gradient) {
+  buffer.gradient = std::move(gradient);
+  std::int64_t end = 0;
+  for (const FlatRange& range : buffer.ranges) {
+    buffer.gradient.narrow(0, end, range.begin - end).zero_();
+    end = range.begin + range.size;
+    ops::Parameter& parameter = *parameters_[range.parameter];
+    parameter.gradient = shaped_view(buffer.gradient, range, table_.parameters[range.parameter].shape);
+    parameter.gradient_written = false;
+  }
+  buffer.gradient.narrow(0, end, buffer.gradient.numel() - end).zero_();
+}
+
+void ParameterStore::release_gradient(FlatBuffer& buffer) {
+  buffer.gradient.reset();
+  for (const FlatRange& range : buffer.ranges) parameters_[range.parameter]->gradient.reset();
 }
 
 void ParameterStore::start_gradients() {
@@ -90,22 +150,41 @@ void ParameterStore::start_gradients() {
 }
 
 void ParameterStore::finish_gradients() {
-  for (auto& parameter : parameters_) {
-    if (!parameter->trainable() || parameter->gradient_written) continue;
-    parameter->gradient.zero_();
-    parameter->gradient_written = true;
+  for (FlatBuffer& buffer : buffers_)
+    if (buffer.gradient.defined()) finish_gradients(buffer);
+}
+
+void ParameterStore::finish_gradients(FlatBuffer& buffer) {
+  for (const FlatRange& range : buffer.ranges) {
+    ops::Parameter& parameter = *parameters_[range.parameter];
+    if (parameter.gradient_written) continue;
+    parameter.gradient.zero_();
+    parameter.gradient_written = true;
   }
 }
 
 void ParameterStore::refresh_compute() {
   for (FlatBuffer& buffer : buffers_) {
-    if (buffer.master.defined() && !buffer.master.is_same(buffer.compute)) buffer.compute.copy_(buffer.master);
+    if (buffer.master.defined() && !buffer.master.is_same(buffer.compute_shard)) buffer.compute_shard.copy_(buffer.master);
   }
 }
 
 at::Tensor checkpoint_view(const at::Tensor& tensor, const Piece& piece) {
   const at::Tensor rows = tensor.narrow(0, piece.row, piece.num_rows());
   return piece.transposed ? rows.t() : rows;
+}
+
+at::Tensor checkpoint_view(const at::Tensor& flat, const PlacedPiece& piece, std::int64_t first) {
+  const std::int64_t rows = piece.piece.num_rows();
+  const at::Tensor elements = flat.narrow(0, piece.begin - first, rows * piece.row_size);
+  if (piece.piece.size.size() == 1) return elements;
+  const at::Tensor matrix = elements.view({rows, piece.row_size});
+  return piece.piece.transposed ? matrix.t() : matrix;
+}
+
+at::Tensor held_view(const ParameterStore& store, const PlacedPiece& piece) {
+  const FlatBuffer& buffer = store.buffers()[piece.buffer];
+  return checkpoint_view(buffer.master.defined() ? buffer.master : buffer.compute_shard, piece, buffer.held.begin);
 }
 
 }  // namespace tessera::model

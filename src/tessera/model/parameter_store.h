@@ -12,35 +12,42 @@
 
 #include "tessera/core/dtype.h"
 #include "tessera/model/parameter_table.h"
+#include "tessera/model/placement.h"
 #include "tessera/ops/parameter.h"
 
 namespace tessera::model {
 
-/// The flat memory of one unit's trainable (or frozen) parameters. `master` is fp32 (fp64 for reference runs); in those dtypes the compute
-/// views are views of `master`, otherwise of `compute`, which holds the rounded weights. bf16 weights that are not trained have no masters.
+/// The flat memory of one unit's trainable (or frozen) parameters: n elements, of which this rank holds `held`. In one process that is all of them.
+///
+/// Masters are fp32 (fp64 for reference runs); when that is the compute dtype they are the compute weights, otherwise the compute weights are rounded
+/// from them. bf16 weights that are not trained have no masters. Where `compute` is there all the time (Placement::whole_weights), `compute_shard` is
+/// a view of it; likewise the gradients.
 struct FlatBuffer {
   std::int64_t unit = 0;
   bool trainable = true;
-  at::Tensor master;    ///< [n]; undefined for untrained bf16 weights
-  at::Tensor compute;   ///< [n] in the compute dtype; the same tensor as master when that is the compute dtype
-  at::Tensor gradient;  ///< [n] like master; undefined when frozen
-  struct Range {
-    std::size_t parameter;     ///< index into the table
-    std::int64_t begin, size;  ///< elements
-  };
-  std::vector<Range> ranges;  ///< ascending, each start 64-byte aligned; the gaps are zero and stay zero
+  std::vector<FlatRange> ranges;  ///< ascending, each start 64-byte aligned; the gaps are zero and stay zero
+  std::vector<Extent> shards;     ///< what each rank of the shard group holds: a partition of [0, n)
+  Extent held;                    ///< shards[placement.shard]
+  Extent owned;                   ///< the part of `held` that this rank alone counts in norms and saves
+
+  at::Tensor master;          ///< [held]
+  at::Tensor compute_shard;   ///< [held] in the compute dtype; the same tensor as `master` when that is its dtype
+  at::Tensor gradient_shard;  ///< [held] like master: what the optimizer reads; undefined when frozen
+  at::Tensor compute;         ///< [n]; undefined while the unit is not gathered
+  at::Tensor gradient;        ///< [n]: what operators add to; undefined when frozen, and outside backward unless whole gradients are kept
 
   /// n: the end of the last range, rounded up to the alignment.
   std::int64_t num_elements() const;
 };
 
-/// Owns the weights of a whole model in this process, one pair of flat buffers per unit, and the handles operators use.
+/// Owns what this rank holds of a model's weights, a flat buffer per unit (two when some of it is frozen), and the handles operators use.
 class ParameterStore {
  public:
   struct Options {
     DType compute_dtype = DType::F32;                  ///< F32, BF16, or F64 (reference runs)
     bool trainable = true;                             ///< false: no gradients, no masters (inference keeps only the compute weights)
     std::function<bool(const ParameterSpec&)> frozen;  ///< parameters without gradients
+    Placement placement = {};                          ///< what of it this rank holds
   };
   ParameterStore(ParameterTable table, Options options);
   ParameterStore(const ParameterStore&) = delete;
@@ -56,17 +63,31 @@ class ParameterStore {
   const ops::Parameter& parameter(std::size_t index) const { return *parameters_[index]; }
   std::vector<FlatBuffer>& buffers() { return buffers_; }
   const std::vector<FlatBuffer>& buffers() const { return buffers_; }
-  /// A view of the parameter's master weights, shaped; of the compute weights when there are no masters.
+  /// A view of the parameter's master weights, shaped; of the compute weights when there are no masters. The parameter must be held whole.
   at::Tensor master(std::size_t index) const;
+  /// The boxes of checkpoint tensors this rank holds, or those of them it owns, in the order of the buffers.
+  std::vector<PlacedPiece> held_pieces() const { return pieces(&FlatBuffer::held); }
+  std::vector<PlacedPiece> owned_pieces() const { return pieces(&FlatBuffer::owned); }
+
+  /// Puts a whole buffer [n] of compute weights behind the operators' handles, or takes it away (whoever gathered it decides when). Only for stores
+  /// whose placement does not keep whole weights.
+  void set_compute(FlatBuffer& buffer, at::Tensor compute);
+  void release_compute(FlatBuffer& buffer);
+  /// The same for gradient accumulators; a new one counts as not yet written, and its gaps are zeroed.
+  void set_gradient(FlatBuffer& buffer, at::Tensor gradient);
+  void release_gradient(FlatBuffer& buffer);
 
   /// Forgets the gradients of the last step: the next ones overwrite. (Nothing is cleared unless a parameter stays unused: see finish_gradients.)
   void start_gradients();
   /// Zeroes the gradient of every trainable parameter that no operator wrote in this step.
   void finish_gradients();
-  /// compute = round(master) for every buffer; nothing to do when they are one.
+  void finish_gradients(FlatBuffer& buffer);
+  /// compute_shard = round(master) for every buffer; nothing to do when they are one.
   void refresh_compute();
 
  private:
+  std::vector<PlacedPiece> pieces(Extent FlatBuffer::* extent) const;
+
   ParameterTable table_;
   Options options_;
   std::vector<FlatBuffer> buffers_;
@@ -78,5 +99,9 @@ class ParameterStore {
 /// The part of a parameter's tensor (weights or gradient, shaped like the parameter) that holds a piece, in the checkpoint's own orientation: a view,
 /// strided when the piece is transposed.
 at::Tensor checkpoint_view(const at::Tensor& tensor, const Piece& piece);
+/// The same for a piece placed in a flat tensor whose first element is number `first` of the buffer: 0 for whole buffers, held.begin for held parts.
+at::Tensor checkpoint_view(const at::Tensor& flat, const PlacedPiece& piece, std::int64_t first);
+/// The master weights of a held piece, in the checkpoint's orientation; its compute weights where there are no masters.
+at::Tensor held_view(const ParameterStore& store, const PlacedPiece& piece);
 
 }  // namespace tessera::model

@@ -15,4 +15,16 @@ class LocalAttention : public Attention {
 
 std::unique_ptr<Attention> local_attention() { return std::make_unique<LocalAttention>(); }
 
+UnitScope::UnitScope(UnitHooks* hooks, ops::Tape& tape, std::int64_t unit) : hooks_(hooks), tape_(&tape), unit_(unit) {
+  if (hooks_ == nullptr) return;
+  hooks_->before_forward(unit_, tape_->recording());
+  tape_->record([hooks, unit] { hooks->after_backward(unit); });
+}
+
+void UnitScope::leave() {
+  if (hooks_ == nullptr) return;
+  tape_->record([hooks = hooks_, unit = unit_] { hooks->before_backward(unit); });
+  hooks_->after_forward(unit_, tape_->recording());
+}
+
 }  // namespace tessera::model

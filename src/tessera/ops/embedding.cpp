@@ -37,7 +37,7 @@ void backward(const at::Tensor& ids, Parameter& table, double scale, const at::T
   with_kernel_type(gradient_ND, [&]<class T>(T) {
     cpu::embedding_backward<T>({.tokens = ids.size(0),
                                 .width = gradient_ND.size(1),
-                                .vocabulary = table.weight.size(0),
+                                .vocabulary = table.gradient.size(0),
                                 .ids = ids.data_ptr<std::int64_t>(),
                                 .output_gradient = kernel_data<const T>(gradient_ND),
                                 .scale = static_cast<float>(scale),

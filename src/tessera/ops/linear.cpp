@@ -98,7 +98,7 @@ void accumulate_weight_gradient(Parameter& weight, const at::Tensor& a_NO, const
 
 Variable linear(Tape& tape, const Variable& input_NI, Parameter& weight, Parameter* bias) {
   Variable output = tape.variable(forward(input_NI.value, weight.weight, bias != nullptr ? bias->weight : at::Tensor()));
-  const bool keeps_input = tape.recording() && weight.trainable();
+  const bool keeps_input = tape.recording() && weight.trainable;
   tape.record([&weight, bias, slot = input_NI.gradient, out = output.gradient, saved = keeps_input ? input_NI.save() : Saved()] {
     if (out->empty()) return;
     const at::Tensor gradient_NO = out->take();

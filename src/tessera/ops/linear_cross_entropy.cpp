@@ -87,7 +87,7 @@ LossSum linear_cross_entropy(Tape& tape, const Variable& hidden_ND, Parameter& w
     if (!recording) continue;
     at::Tensor chunk_gradient = gradient.narrow(0, row, rows);
     matmul_nn_out(chunk_gradient, logits, weight.weight);
-    if (weight.trainable()) accumulate_weight_gradient(weight, logits, chunk);
+    if (weight.trainable) accumulate_weight_gradient(weight, logits, chunk);
   }
   tape.record([gradient, valid, all, slot = hidden_ND.gradient, rows = hidden_ND.value.size(0)] {
     if (slot == nullptr) return;

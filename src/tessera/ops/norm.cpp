@@ -28,7 +28,7 @@ at::Tensor region(const at::Tensor& matrix, const Vectors& vectors) {
 }
 
 float* gradient_accumulator(Parameter& parameter) {
-  if (!parameter.trainable()) return nullptr;
+  if (!parameter.trainable) return nullptr;
   if (!parameter.gradient_written) parameter.gradient.zero_();
   parameter.gradient_written = true;
   return parameter.gradient.data_ptr<float>();
@@ -69,7 +69,7 @@ void rms_backward(const at::Tensor& input, Parameter& weight, const Vectors& vec
     const at::Tensor scaled = dy * (weight.weight.to(type) + options.weight_offset);
     const at::Tensor dx = (scaled - normal * at::mean(scaled * normal, {-1}, true)) * rstd.unsqueeze(-1);
     // Before the input gradient is written: it may lie over the output gradient.
-    if (weight.trainable()) accumulate_gradient(weight, at::sum(dy * normal, {0, 1}));
+    if (weight.trainable) accumulate_gradient(weight, at::sum(dy * normal, {0, 1}));
     region(input_gradient, vectors).copy_(residual_gradient.defined() ? dx + region(residual_gradient, vectors) : dx);
     return;
   }
@@ -133,8 +133,8 @@ void layer_backward(const at::Tensor& input, Parameter& weight, Parameter* bias,
     const at::Tensor scaled = dy * weight.weight.to(type);
     const at::Tensor dx = (scaled - at::mean(scaled, {-1}, true) - normal * at::mean(scaled * normal, {-1}, true)) * rstd;
     input_gradient.copy_(residual_gradient.defined() ? dx + residual_gradient : dx);
-    if (weight.trainable()) accumulate_gradient(weight, at::sum(dy * normal, {0}));
-    if (bias != nullptr && bias->trainable()) accumulate_gradient(*bias, at::sum(dy, {0}));
+    if (weight.trainable) accumulate_gradient(weight, at::sum(dy * normal, {0}));
+    if (bias != nullptr && bias->trainable) accumulate_gradient(*bias, at::sum(dy, {0}));
     return;
   }
   float* weight_gradient = gradient_accumulator(weight);

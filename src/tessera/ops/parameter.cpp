@@ -15,7 +15,7 @@ void WeightGradientQueue::drain() {
 }
 
 void deliver_weight_gradient(Parameter& parameter, std::function<void()> compute) {
-  if (!parameter.trainable()) return;
+  if (!parameter.trainable) return;
   if (parameter.queue != nullptr) {
     parameter.queue->push(std::move(compute));
   } else {

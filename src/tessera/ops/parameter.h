@@ -26,11 +26,10 @@ class WeightGradientQueue {
 struct Parameter {
   std::string name;                      ///< the name in the parameter table
   at::Tensor weight;                     ///< compute dtype, the local shape; undefined while its unit is not gathered
-  at::Tensor gradient;                   ///< fp32 accumulator of the same shape (fp64 when the weight is); undefined when frozen
+  at::Tensor gradient;                   ///< fp32 accumulator of the same shape (fp64 when the weight is); undefined when frozen, and while not kept
+  bool trainable = false;                ///< whether operators deliver a gradient
   bool gradient_written = false;         ///< false: the first gradient of a step overwrites the accumulator, later ones add
   WeightGradientQueue* queue = nullptr;  ///< when set, weight gradients are deferred to it
-
-  bool trainable() const { return gradient.defined(); }
 };
 
 /// Runs `compute` now, or defers it to the parameter's queue. Nothing happens for a frozen parameter.

@@ -24,36 +24,14 @@ std::int64_t first_nonfinite(const at::Tensor& gradient) {
   return found.numel() == 0 ? -1 : found[0].item<std::int64_t>();
 }
 
-// The Hugging Face tensor that element `element` of the local parameter belongs to.
-std::string tensor_of(const model::ParameterSpec& parameter, std::int64_t element) {
-  const std::int64_t row = element * parameter.shape.front() / parameter.num_elements();
-  std::string name = parameter.name;
-  for (const model::Piece& piece : parameter.pieces)
-    if (piece.row <= row) name = piece.tensor;
-  return name;
-}
-
-struct GradientRange {
-  const model::FlatBuffer* buffer;
-  model::FlatBuffer::Range range;
-};
-
-std::vector<GradientRange> ranges_by_parameter(const model::ParameterStore& store) {
-  std::vector<GradientRange> ranges;
-  for (const model::FlatBuffer& buffer : store.buffers()) {
-    if (!buffer.gradient.defined()) continue;
-    for (const model::FlatBuffer::Range& range : buffer.ranges) ranges.push_back({&buffer, range});
-  }
-  std::sort(ranges.begin(), ranges.end(), [](const auto& a, const auto& b) { return a.range.parameter < b.range.parameter; });
-  return ranges;
-}
-
 }  // namespace
 
 double sum_of_squared_gradients(const model::ParameterStore& store) {
   double sum = 0.0;
-  for (const model::FlatBuffer& buffer : store.buffers())
-    if (buffer.gradient.defined()) sum += sum_of_squares(buffer.gradient);
+  for (const model::FlatBuffer& buffer : store.buffers()) {
+    if (!buffer.trainable) continue;
+    sum += sum_of_squares(buffer.gradient_shard.narrow(0, buffer.owned.begin - buffer.held.begin, buffer.owned.size()));
+  }
   return sum;
 }
 
@@ -67,12 +45,15 @@ std::string to_string(const NonFiniteGradient& found) {
 }
 
 std::optional<NonFiniteGradient> find_nonfinite_gradient(const model::ParameterStore& store) {
-  for (const auto& [buffer, range] : ranges_by_parameter(store)) {
-    const at::Tensor gradient = buffer->gradient.narrow(0, range.begin, range.size);
+  for (const model::PlacedPiece& placed : store.owned_pieces()) {
+    const model::FlatBuffer& buffer = store.buffers()[placed.buffer];
+    if (!buffer.trainable) continue;
+    const at::Tensor gradient =
+        buffer.gradient_shard.narrow(0, placed.begin - buffer.held.begin, placed.piece.num_rows() * placed.row_size);
     const std::int64_t element = first_nonfinite(gradient);
     if (element < 0) continue;
-    const model::ParameterSpec& parameter = store.table().parameters[range.parameter];
-    return NonFiniteGradient{parameter.name, tensor_of(parameter, element), element, gradient[element].item<double>()};
+    return NonFiniteGradient{store.table().parameters[placed.parameter].name, placed.piece.tensor, placed.piece.row * placed.row_size + element,
+                             gradient[element].item<double>()};
   }
   return std::nullopt;
 }

@@ -8,10 +8,10 @@
 
 namespace tessera::optim {
 
-/// Sum of the squares of every gradient in the store: elements squared and added in fp64, in a fixed order. Ranks that own different elements add
+/// Sum of the squares of every gradient this rank owns: elements squared and added in fp64, in a fixed order. Ranks that own different elements add
 /// theirs.
 double sum_of_squared_gradients(const model::ParameterStore& store);
-/// sqrt of it: the norm over all parameters as one vector.
+/// sqrt of it: the norm over all parameters as one vector, where one rank owns them all.
 double gradient_norm(const model::ParameterStore& store);
 
 /// What torch.nn.utils.clip_grad_norm_ multiplies gradients by: min(1, max_norm / (norm + 1e-6)); 1 without a max_norm.
@@ -26,7 +26,7 @@ struct NonFiniteGradient {
 };
 /// "the gradient of model.norm.weight is NaN (element 3)".
 std::string to_string(const NonFiniteGradient& found);
-/// The first one in the order of the table; nullopt when all are finite. Costs a pass over the gradients: ask when the norm is not finite.
+/// The first one this rank owns, in the order of the buffers; nullopt when all are finite. Costs a pass over the gradients: ask when the norm is not finite.
 std::optional<NonFiniteGradient> find_nonfinite_gradient(const model::ParameterStore& store);
 
 }  // namespace tessera::optim

@@ -17,9 +17,8 @@
 namespace tessera::optim {
 namespace {
 
-std::int64_t product(const std::vector<std::int64_t>& sizes, std::size_t first = 0) {
-  return std::accumulate(sizes.begin() + static_cast<std::ptrdiff_t>(std::min(first, sizes.size())), sizes.end(), std::int64_t{1},
-                         std::multiplies<>());
+std::int64_t product(const std::vector<std::int64_t>& sizes) {
+  return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{1}, std::multiplies<>());
 }
 
 std::vector<std::regex> compile_patterns(const std::vector<PatternGroup>& groups) {
@@ -44,10 +43,10 @@ std::optional<std::size_t> first_match(const std::vector<std::regex>& patterns, 
 
 bool takes_fused_kernel(const model::FlatBuffer& buffer) {
   if (!buffer.master.is_cpu() || buffer.master.scalar_type() != at::kFloat) return false;
-  return buffer.compute.scalar_type() == at::kFloat || buffer.compute.scalar_type() == at::kBFloat16;
+  return buffer.compute_shard.scalar_type() == at::kFloat || buffer.compute_shard.scalar_type() == at::kBFloat16;
 }
 
-bool is_master(const model::FlatBuffer& buffer) { return buffer.compute.is_same(buffer.master); }
+bool is_master(const model::FlatBuffer& buffer) { return buffer.compute_shard.is_same(buffer.master); }
 
 at::Tensor zeros_like_master(const model::FlatBuffer& buffer) {
   if (!buffer.master.is_cpu()) return at::zeros_like(buffer.master);
@@ -98,20 +97,15 @@ void Optimizer::find_segments() {
     if (options_.groups.decay_groups && piece.tensor_shape.size() < 2) multipliers.weight_decay = 0.0;
     return multipliers;
   };
-  for (std::size_t b = 0; b < store_.buffers().size(); ++b) {
-    if (!store_.buffers()[b].trainable) continue;
-    for (const model::FlatBuffer::Range& range : store_.buffers()[b].ranges) {
-      const model::ParameterSpec& parameter = store_.table().parameters[range.parameter];
-      for (const model::Piece& piece : parameter.pieces) {
-        const std::int64_t begin = range.begin + piece.row * product(parameter.shape, 1);
-        const Segment next{b, begin, product(piece.size), multipliers_of(piece)};
-        // One segment goes on across the zeros between two parameters: they stay zero, and fewer segments mean fewer kernel calls.
-        if (!segments_.empty() && segments_.back().buffer == b && segments_.back().multipliers == next.multipliers)
-          segments_.back().size = next.begin + next.size - segments_.back().begin;
-        else
-          segments_.push_back(next);
-      }
-    }
+  for (const model::PlacedPiece& placed : store_.held_pieces()) {
+    const model::FlatBuffer& buffer = store_.buffers()[placed.buffer];
+    if (!buffer.trainable) continue;
+    const Segment next{placed.buffer, placed.begin - buffer.held.begin, product(placed.piece.size), multipliers_of(placed.piece)};
+    // One segment goes on across the zeros between two parameters: they stay zero, and fewer segments mean fewer kernel calls.
+    if (!segments_.empty() && segments_.back().buffer == placed.buffer && segments_.back().multipliers == next.multipliers)
+      segments_.back().size = next.begin + next.size - segments_.back().begin;
+    else
+      segments_.push_back(next);
   }
   for (std::size_t i = 0; i < matched.size(); ++i)
     if (!matched[i]) unmatched_patterns_.push_back(options_.groups.patterns[i].pattern);
@@ -132,9 +126,9 @@ void Optimizer::step_segment(const Segment& segment, const StepOptions& options)
   const Moments& moments = moments_[segment.buffer];
   if (!takes_fused_kernel(buffer)) {
     const auto part = [&](const at::Tensor& tensor) { return tensor.narrow(0, segment.begin, segment.size); };
-    adam_step_composite({part(buffer.master), part(moments.first), part(moments.second), part(buffer.gradient)}, options_.kind, options_, options,
+    adam_step_composite({part(buffer.master), part(moments.first), part(moments.second), part(buffer.gradient_shard)}, options_.kind, options_, options,
                         num_steps_);
-    if (!is_master(buffer)) part(buffer.compute).copy_(part(buffer.master));
+    if (!is_master(buffer)) part(buffer.compute_shard).copy_(part(buffer.master));
     return;
   }
   ops::cpu::AdamStep args;
@@ -142,8 +136,8 @@ void Optimizer::step_segment(const Segment& segment, const StepOptions& options)
   args.parameter = buffer.master.data_ptr<float>() + segment.begin;
   args.first_moment = moments.first.data_ptr<float>() + segment.begin;
   args.second_moment = moments.second.data_ptr<float>() + segment.begin;
-  args.gradient = buffer.gradient.data_ptr<float>() + segment.begin;
-  if (!is_master(buffer)) args.bfloat16_copy = static_cast<ops::cpu::bfloat16*>(buffer.compute.data_ptr()) + segment.begin;
+  args.gradient = buffer.gradient_shard.data_ptr<float>() + segment.begin;
+  if (!is_master(buffer)) args.bfloat16_copy = static_cast<ops::cpu::bfloat16*>(buffer.compute_shard.data_ptr()) + segment.begin;
   args.learning_rate = options.learning_rate;
   args.beta1 = options_.betas[0];
   args.beta2 = options_.betas[1];
@@ -157,7 +151,7 @@ void Optimizer::step_segment(const Segment& segment, const StepOptions& options)
 
 Moments Optimizer::moments_of(std::size_t parameter) const {
   for (std::size_t b = 0; b < moments_.size(); ++b) {
-    for (const model::FlatBuffer::Range& range : store_.buffers()[b].ranges) {
+    for (const model::FlatRange& range : store_.buffers()[b].ranges) {
       if (range.parameter != parameter) continue;
       if (!moments_[b].first.defined()) return {};
       const std::vector<std::int64_t>& shape = store_.table().parameters[parameter].shape;

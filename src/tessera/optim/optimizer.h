@@ -50,7 +50,7 @@ struct StepOptions {
   double gradient_scale = 1.0;  ///< the clip coefficient
 };
 
-/// The running means of one buffer's gradients and of their squares: [n], zero at first, in the masters' dtype (fp32; fp64 in reference runs).
+/// The running means of one buffer's gradients and of their squares: [held], zero at first, in the masters' dtype (fp32; fp64 in reference runs).
 struct Moments {
   at::Tensor first;
   at::Tensor second;  ///< both undefined when the buffer is frozen
@@ -63,7 +63,7 @@ class Optimizer {
   /// Allocates the moments. UserError for a pattern that is not a regular expression.
   Optimizer(model::ParameterStore& store, AdamOptions options);
 
-  /// One step from the accumulated gradients; the store's compute weights are up to date afterwards. A parameter that no operator used has the
+  /// One step of what this rank holds, from the accumulated (and reduced) gradients; the compute shards are up to date afterwards. A parameter that no operator used has the
   /// gradient zero (ParameterStore::finish_gradients comes first), and still decays. Frozen parameters are left alone.
   void step(const StepOptions& options);
 
@@ -74,13 +74,13 @@ class Optimizer {
   const AdamOptions& options() const { return options_; }
   /// One per buffer of the store.
   const std::vector<Moments>& moments() const { return moments_; }
-  /// Views of one parameter's moments in its local shape; undefined when it is frozen.
+  /// Views of one parameter's moments in its local shape; undefined when it is frozen. The parameter must be held whole.
   Moments moments_of(std::size_t parameter) const;
   /// Patterns that no parameter's name matched, for a warning.
   const std::vector<std::string>& unmatched_patterns() const { return unmatched_patterns_; }
 
  private:
-  /// A run of elements of one buffer that share their multipliers.
+  /// A run of held elements of one buffer that share their multipliers; `begin` counts from the first held one.
   struct Segment {
     std::size_t buffer = 0;
     std::int64_t begin = 0;

@@ -105,7 +105,9 @@ Comparison compare_logits(const model::CausalLM& model, const Golden& golden, do
   const at::Tensor expected = tensor_of(golden.tensors, "logits");
   const data::Batch rows = rows_of(golden.batch, 0, expected.size(0));
   ops::Tape tape(ops::Tape::Mode::Inference);
-  const at::Tensor logits = model.decoder->logits(model.decoder->hidden(tape, to_tensors(rows).inputs).value);
+  model::Decoder::Hidden hidden = model.decoder->hidden(tape, to_tensors(rows).inputs);
+  const at::Tensor logits = model.decoder->logits(hidden.states.value);
+  hidden.head_unit.leave();
   return {"logits", largest_difference(logits.view(expected.sizes()), expected), tolerance};
 }
 

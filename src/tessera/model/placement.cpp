@@ -1,0 +1,72 @@
+#include "tessera/model/placement.h"
+
+#include <algorithm>
+
+#include "tessera/core/error.h"
+
+namespace tessera::model {
+namespace {
+
+// A cache line of fp32: vectors are not cut finer.
+constexpr std::int64_t kVectorGranule = 16;
+
+/// The last place not after `position` where the buffer may be cut; positions between two parameters move to the next one.
+std::int64_t cut_before(const std::vector<FlatRange>& ranges, std::int64_t position) {
+  for (const FlatRange& range : ranges) {
+    if (position <= range.begin) return range.begin;
+    if (position >= range.begin + range.size) continue;
+    const std::int64_t granule = range.row_size == 1 ? kVectorGranule : range.row_size;
+    return range.begin + (position - range.begin) / granule * granule;
+  }
+  return position;
+}
+
+Piece rows_of(const Piece& piece, std::int64_t first, std::int64_t count) {
+  Piece part = piece;
+  const std::size_t dim = piece.transposed ? piece.size.size() - 1 : 0;
+  part.offset[dim] += first - piece.row;
+  part.size[dim] = count;
+  part.row = first;
+  return part;
+}
+
+}  // namespace
+
+Extent intersection(const Extent& a, const Extent& b) {
+  const std::int64_t begin = std::max(a.begin, b.begin);
+  return {begin, std::max(begin, std::min(a.end, b.end))};
+}
+
+std::vector<Extent> row_aligned_parts(const std::vector<FlatRange>& ranges, const Extent& whole, std::int64_t count) {
+  TESSERA_ASSERT(count > 0, "a buffer has at least one part");
+  std::vector<Extent> parts;
+  std::int64_t begin = whole.begin;
+  for (std::int64_t part = 1; part <= count; ++part) {
+    const std::int64_t target = whole.begin + whole.size() * part / count;
+    const std::int64_t end = part == count ? whole.end : std::clamp(cut_before(ranges, target), begin, whole.end);
+    parts.push_back({begin, end});
+    begin = end;
+  }
+  return parts;
+}
+
+std::vector<PlacedPiece> pieces_within(const ParameterSpec& parameter, const FlatRange& range, const Extent& extent) {
+  const Extent common = intersection({range.begin, range.begin + range.size}, extent);
+  std::vector<PlacedPiece> pieces;
+  if (common.size() == 0) return pieces;
+  const std::int64_t first = (common.begin - range.begin) / range.row_size;
+  const std::int64_t last = (common.end - range.begin) / range.row_size;
+  TESSERA_ASSERT((common.end - range.begin) % range.row_size == 0, "extents are cut between rows");
+  for (const Piece& piece : parameter.pieces) {
+    const Extent rows = intersection({piece.row, piece.row + piece.num_rows()}, {first, last});
+    if (rows.size() == 0) continue;
+    pieces.push_back({.parameter = range.parameter,
+                      .buffer = 0,
+                      .piece = rows_of(piece, rows.begin, rows.size()),
+                      .begin = range.begin + rows.begin * range.row_size,
+                      .row_size = range.row_size});
+  }
+  return pieces;
+}
+
+}  // namespace tessera::model

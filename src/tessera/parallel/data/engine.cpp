@@ -1,0 +1,184 @@
+#include "tessera/parallel/data/engine.h"
+
+#include <ATen/ops/empty.h>
+
+#include <utility>
+
+#include "tessera/core/error.h"
+
+namespace tessera::parallel {
+namespace {
+
+/// Whole gradients wait in memory until they are reduced: no more than so many do.
+constexpr std::size_t kReductionsUnderWay = 2;
+
+std::vector<std::vector<std::size_t>> buffers_by_unit(const model::ParameterStore& store) {
+  std::vector<std::vector<std::size_t>> result(static_cast<std::size_t>(store.table().num_units));
+  for (std::size_t number = 0; number < store.buffers().size(); ++number) {
+    const std::int64_t unit = store.buffers()[number].unit;
+    result[static_cast<std::size_t>(unit)].push_back(number);
+    if (unit == 0 && store.table().tied_head) result.back().push_back(number);
+  }
+  return result;
+}
+
+std::vector<std::int64_t> sizes_of(const std::vector<model::Extent>& shards) {
+  std::vector<std::int64_t> sizes;
+  for (const model::Extent& shard : shards) sizes.push_back(shard.size());
+  return sizes;
+}
+
+}  // namespace
+
+DataParallelEngine::DataParallelEngine(model::ParameterStore& store, const DataParallelPolicy& policy, comm::Communicator& shard_group,
+                                       comm::Communicator& replica_group)
+    : store_(store), policy_(policy), shard_group_(shard_group), replica_group_(replica_group), buffers_of_unit_(buffers_by_unit(store)) {
+  const model::Placement& placement = store.options().placement;
+  TESSERA_ASSERT(placement.num_shards == shard_group.size() && placement.shard == shard_group.rank(), "the shard group is the placement's");
+  TESSERA_ASSERT(placement.num_replicas == replica_group.size() && placement.replica == replica_group.rank(), "the replica group is the placement's");
+  for (const model::FlatBuffer& buffer : store.buffers()) states_.push_back({.counts = sizes_of(buffer.shards), .gather = {}, .gathered = {}});
+}
+
+void DataParallelEngine::begin_step() {
+  store_.start_gradients();
+  for (State& state : states_) state.reduced = false;
+}
+
+void DataParallelEngine::begin_microbatch(bool last) { last_microbatch_ = last; }
+
+void DataParallelEngine::end_step() {
+  while (!reductions_.empty()) finish_oldest_reduction();
+}
+
+void DataParallelEngine::exchange_weights(bool frozen_too) {
+  if (shards_weights() || shard_group_.size() == 1) return;
+  for (std::size_t number = 0; number < states_.size(); ++number) {
+    const model::FlatBuffer& buffer = store_.buffers()[number];
+    if (!buffer.trainable && !frozen_too) continue;
+    states_[number].gather = shard_group_.all_gather(buffer.compute_shard, states_[number].counts, buffer.compute);
+    if (policy_.forward_prefetch_depth == 0) states_[number].gather.wait();
+  }
+}
+
+void DataParallelEngine::before_forward(std::int64_t unit, bool recorded) {
+  start_gathers(unit);
+  for (std::int64_t ahead = 1; ahead <= policy_.forward_prefetch_depth; ++ahead) start_gathers(unit + ahead);
+  finish_gathers(unit);
+  if (!recorded) return;
+  for (const std::size_t number : buffers_of_unit_[static_cast<std::size_t>(unit)]) ++states_[number].recorded_uses;
+  // The fused loss writes the head's gradient while the loss is computed.
+  if (unit + 1 == store_.table().num_units) keep_gradients(unit);
+}
+
+void DataParallelEngine::after_forward(std::int64_t unit, bool recorded) {
+  const bool last_unit = unit + 1 == store_.table().num_units;
+  if (!recorded || (policy_.reshard_after_forward && !last_unit)) release_weights(unit);
+}
+
+void DataParallelEngine::before_backward(std::int64_t unit) {
+  keep_gradients(unit);
+  if (unit == 0) return;  // the embedding's backward reads no weights
+  start_gathers(unit);
+  for (std::int64_t ahead = 1; ahead <= policy_.backward_prefetch_depth && unit - ahead > 0; ++ahead) start_gathers(unit - ahead);
+  finish_gathers(unit);
+}
+
+void DataParallelEngine::after_backward(std::int64_t unit) {
+  release_weights(unit);
+  for (const std::size_t number : buffers_of_unit_[static_cast<std::size_t>(unit)])
+    if (--states_[number].recorded_uses == 0 && store_.buffers()[number].trainable) reduce(number);
+}
+
+void DataParallelEngine::start_gather(std::size_t number) {
+  const model::FlatBuffer& buffer = store_.buffers()[number];
+  State& state = states_[number];
+  if (buffer.compute.defined() || state.gathered.defined()) return;
+  state.gathered = at::empty({buffer.num_elements()}, buffer.compute_shard.options());
+  state.gather = shard_group_.all_gather(buffer.compute_shard, state.counts, state.gathered);
+}
+
+void DataParallelEngine::finish_gather(std::size_t number) {
+  State& state = states_[number];
+  state.gather.wait();
+  if (state.gathered.defined()) store_.set_compute(store_.buffers()[number], std::exchange(state.gathered, at::Tensor()));
+}
+
+void DataParallelEngine::start_gathers(std::int64_t unit) {
+  if (!shards_weights() || unit >= store_.table().num_units) return;
+  for (const std::size_t number : buffers_of_unit_[static_cast<std::size_t>(unit)]) start_gather(number);
+}
+
+void DataParallelEngine::finish_gathers(std::int64_t unit) {
+  for (const std::size_t number : buffers_of_unit_[static_cast<std::size_t>(unit)]) finish_gather(number);
+}
+
+void DataParallelEngine::release_weights(std::int64_t unit) {
+  if (!shards_weights()) return;
+  for (const std::size_t number : buffers_of_unit_[static_cast<std::size_t>(unit)]) store_.release_compute(store_.buffers()[number]);
+}
+
+void DataParallelEngine::keep_gradients(std::int64_t unit) {
+  for (const std::size_t number : buffers_of_unit_[static_cast<std::size_t>(unit)]) {
+    model::FlatBuffer& buffer = store_.buffers()[number];
+    if (!buffer.trainable || buffer.gradient.defined()) continue;
+    store_.set_gradient(buffer, at::empty({buffer.num_elements()}, buffer.master.options()));
+  }
+}
+
+void DataParallelEngine::reduce(std::size_t number) {
+  model::FlatBuffer& buffer = store_.buffers()[number];
+  if (!policy_.reduce_every_microbatch && !last_microbatch_) return;
+  store_.finish_gradients(buffer);
+  if (shard_group_.size() > 1) {
+    start_reduction(number);
+  } else if (last_microbatch_) {
+    start_replica_reduction(number);
+  }
+  const std::size_t most = policy_.overlap_reduce ? kReductionsUnderWay : 0;
+  while (reductions_.size() > most) finish_oldest_reduction();
+}
+
+void DataParallelEngine::start_reduction(std::size_t number) {
+  model::FlatBuffer& buffer = store_.buffers()[number];
+  State& state = states_[number];
+  Reduction reduction{.buffer = number, .work = {}, .whole = buffer.gradient, .increment = {}, .last = last_microbatch_};
+  if (state.reduced) reduction.increment = at::empty_like(buffer.gradient_shard);
+  state.reduced = true;
+  reduction.work = shard_group_.reduce_scatter(reduction.whole, state.counts,
+                                               reduction.increment.defined() ? reduction.increment : buffer.gradient_shard, policy_.wire);
+  if (!store_.options().placement.whole_gradients) store_.release_gradient(buffer);
+  reductions_.push_back(std::move(reduction));
+}
+
+void DataParallelEngine::start_replica_reduction(std::size_t number) {
+  if (replica_group_.size() == 1) return;
+  const at::Tensor& gradient = store_.buffers()[number].gradient_shard;
+  reductions_.push_back({.buffer = number,
+                         .work = replica_group_.all_reduce(gradient, comm::ReduceOperation::Sum, policy_.wire),
+                         .whole = gradient,
+                         .increment = {},
+                         .last = false});
+}
+
+void DataParallelEngine::finish_oldest_reduction() {
+  Reduction reduction = std::move(reductions_.front());
+  reductions_.pop_front();
+  reduction.work.wait();
+  if (reduction.increment.defined()) store_.buffers()[reduction.buffer].gradient_shard.add_(reduction.increment);
+  if (reduction.last) start_replica_reduction(reduction.buffer);
+}
+
+at::Tensor DataParallelEngine::whole(const model::FlatBuffer& buffer, const at::Tensor& part) {
+  if (part.numel() == buffer.num_elements()) return part;
+  at::Tensor result = at::empty({buffer.num_elements()}, part.options());
+  shard_group_.all_gather(part.contiguous(), sizes_of(buffer.shards), result).wait();
+  return result;
+}
+
+at::Tensor DataParallelEngine::whole_gradient(const model::FlatBuffer& buffer) { return whole(buffer, buffer.gradient_shard); }
+
+at::Tensor DataParallelEngine::whole_master(const model::FlatBuffer& buffer) {
+  return whole(buffer, buffer.master.defined() ? buffer.master : buffer.compute_shard);
+}
+
+}  // namespace tessera::parallel

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <deque>
+#include <vector>
+
+#include "tessera/comm/communicator.h"
+#include "tessera/model/parameter_store.h"
+#include "tessera/model/seams.h"
+#include "tessera/parallel/data/policy.h"
+
+namespace tessera::parallel {
+
+/// The one data-parallel engine. It stands behind a decoder's unit hooks: gathers a unit's weights before they are used and frees them after, and
+/// reduces a unit's gradients as soon as they are complete, beside the backward pass of the units before it. What is sharded, gathered and reduced
+/// when is the policy's choice and nothing else's.
+///
+/// Every rank of both groups must make the same calls in the same order, with the same number of microbatches.
+///
+///   engine.begin_step();
+///   for each microbatch: engine.begin_microbatch(is_last); forward; backward;
+///   engine.end_step();                   gradient_shard of every buffer now is the sum over all ranks and microbatches
+///   optimizer.step(…); engine.weights_changed();
+class DataParallelEngine final : public model::UnitHooks {
+ public:
+  /// The store's placement must be the policy's. All three must outlive the engine. Groups: the ranks with other shards, those with the same.
+  DataParallelEngine(model::ParameterStore& store, const DataParallelPolicy& policy, comm::Communicator& shard_group,
+                     comm::Communicator& replica_group);
+
+  void begin_step();
+  void begin_microbatch(bool last);
+  /// Waits for every reduction.
+  void end_step();
+  /// The compute shards hold new weights (after an optimizer step): ranks that keep whole weights exchange them, each unit being waited for at its next
+  /// use.
+  void weights_changed() { exchange_weights(false); }
+  /// The same after loading or initialisation, which change frozen weights too.
+  void weights_loaded() { exchange_weights(true); }
+
+  void before_forward(std::int64_t unit, bool recorded) override;
+  void after_forward(std::int64_t unit, bool recorded) override;
+  void before_backward(std::int64_t unit) override;
+  void after_backward(std::int64_t unit) override;
+
+  /// The whole gradient of a buffer, from all shards, after end_step. For verification: every rank of the shard group calls it.
+  at::Tensor whole_gradient(const model::FlatBuffer& buffer);
+  /// The whole master weights of a buffer; likewise.
+  at::Tensor whole_master(const model::FlatBuffer& buffer);
+
+ private:
+  /// Of one buffer of the store.
+  struct State {
+    std::vector<std::int64_t> counts;  ///< elements of each shard
+    comm::Work gather;                 ///< of `gathered`
+    at::Tensor gathered;               ///< weights on their way; undefined when there are none
+    std::int64_t recorded_uses = 0;    ///< forward passes whose backward is still to come
+    bool reduced = false;              ///< gradient_shard already holds a microbatch of this step
+  };
+  struct Reduction {
+    std::size_t buffer;
+    comm::Work work;
+    at::Tensor whole;      ///< keeps the operands alive
+    at::Tensor increment;  ///< undefined: the result lies in gradient_shard
+    bool last;             ///< of this step
+  };
+
+  void exchange_weights(bool frozen_too);
+  bool shards_weights() const { return !store_.options().placement.whole_weights; }
+  void start_gather(std::size_t number);
+  void finish_gather(std::size_t number);
+  void start_gathers(std::int64_t unit);
+  void finish_gathers(std::int64_t unit);
+  void release_weights(std::int64_t unit);
+  void keep_gradients(std::int64_t unit);
+  void reduce(std::size_t number);
+  void start_reduction(std::size_t number);
+  void start_replica_reduction(std::size_t number);
+  void finish_oldest_reduction();
+  at::Tensor whole(const model::FlatBuffer& buffer, const at::Tensor& part);
+
+  model::ParameterStore& store_;
+  DataParallelPolicy policy_;
+  comm::Communicator& shard_group_;
+  comm::Communicator& replica_group_;
+  std::vector<std::vector<std::size_t>> buffers_of_unit_;  ///< those a unit's operators read; the embedding's also belong to a tied head's unit
+  std::vector<State> states_;                              ///< one per buffer
+  std::deque<Reduction> reductions_;                       ///< under way, oldest first
+  bool last_microbatch_ = true;
+};
+
+}  // namespace tessera::parallel

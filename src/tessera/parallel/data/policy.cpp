@@ -1,0 +1,78 @@
+#include "tessera/parallel/data/policy.h"
+
+#include <fmt/format.h>
+
+#include "tessera/core/error.h"
+#include "tessera/model/flat_memory.h"
+
+namespace tessera::parallel {
+namespace {
+
+/// bf16 models reduce in bf16 unless told otherwise; sums are fp32 either way.
+std::optional<at::ScalarType> wire_of(std::optional<DType> asked, DType compute) {
+  const DType wire = asked.value_or(compute == DType::BF16 ? DType::BF16 : DType::F32);
+  if (wire == DType::F32 || wire == DType::F64) return std::nullopt;
+  return model::scalar_type(wire);
+}
+
+DataParallelPolicy fsdp2_policy(const config::Fsdp2Options& options, DType compute, std::int64_t num_microbatches, bool replicated) {
+  const std::optional<DType> reduce = options.mp_policy ? options.mp_policy->reduce_dtype : std::nullopt;
+  const bool prefetch = options.enable_fsdp2_prefetch;
+  return {.sharding = Sharding::Weights,
+          // With replicas only the exchange between them is put off, so that no rank keeps whole gradients.
+          .reduce_every_microbatch = replicated || !options.defer_fsdp_grad_sync || num_microbatches == 1,
+          .reshard_after_forward = options.reshard_after_forward.value_or(true),
+          .forward_prefetch_depth = prefetch ? options.forward_prefetch_depth : 0,
+          .backward_prefetch_depth = prefetch ? options.backward_prefetch_depth : 0,
+          .overlap_reduce = true,
+          .wire = wire_of(reduce, compute)};
+}
+
+DataParallelPolicy megatron_fsdp_policy(const config::MegatronFsdpOptions& options, DType compute) {
+  static constexpr Sharding kStrategies[] = {Sharding::None, Sharding::Optimizer, Sharding::Gradients, Sharding::Weights};
+  const Sharding sharding = kStrategies[options.zero_dp_strategy];
+  const std::int64_t depth = options.overlap_param_gather ? 1 : 0;
+  return {.sharding = sharding,
+          .reduce_every_microbatch = sharding >= Sharding::Gradients,
+          .reshard_after_forward = true,
+          .forward_prefetch_depth = depth,
+          .backward_prefetch_depth = depth,
+          .overlap_reduce = options.overlap_grad_reduce,
+          .wire = options.grad_reduce_in_fp32 ? std::nullopt : wire_of(std::nullopt, compute)};
+}
+
+}  // namespace
+
+DataParallelPolicy data_parallel_policy(const config::Distributed& distributed, DType compute, std::int64_t num_microbatches) {
+  switch (distributed.strategy) {
+    case config::Strategy::Ddp:
+      return {};
+    case config::Strategy::Fsdp2:
+      return fsdp2_policy(distributed.fsdp2, compute, num_microbatches, distributed.dp_replicate_size > 1);
+    case config::Strategy::MegatronFsdp:
+      return megatron_fsdp_policy(distributed.megatron_fsdp, compute);
+  }
+  TESSERA_ASSERT(false, "no such strategy");
+}
+
+model::Placement placement(const DataParallelPolicy& policy, const mesh::MeshContext& mesh) {
+  model::Placement place;
+  const bool shards = policy.sharding != Sharding::None;
+  place.num_shards = shards ? mesh.size(mesh::kDpShardCp) : 1;
+  place.shard = shards ? mesh.index(mesh::kDpShardCp) : 0;
+  const mesh::AxisSet replicas = shards ? mesh::AxisSet(mesh::Axis::DataReplicate) : mesh::kDpCp;
+  place.num_replicas = mesh.size(replicas);
+  place.replica = mesh.index(replicas);
+  place.whole_weights = policy.sharding != Sharding::Weights || place.num_shards == 1;
+  place.whole_gradients = policy.sharding < Sharding::Gradients || !policy.reduce_every_microbatch || place.num_shards == 1;
+  return place;
+}
+
+std::string describe(const DataParallelPolicy& policy, const model::Placement& placement) {
+  static constexpr const char* kWhat[] = {"nothing", "optimizer state", "optimizer state and gradients", "optimizer state, gradients and weights"};
+  const std::string wire = policy.wire ? std::string(at::toString(*policy.wire)) : "fp32";
+  return fmt::format("{} sharded over {}, replicated over {}; gradients travel in {}", kWhat[static_cast<int>(policy.sharding)], placement.num_shards,
+                     placement.num_replicas, wire);
+}
+
+}  // namespace tessera::parallel

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <ATen/core/ScalarType.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "tessera/config/sections/distributed.h"
+#include "tessera/mesh/mesh_context.h"
+#include "tessera/model/placement.h"
+
+namespace tessera::parallel {
+
+/// What of a unit's state is cut over the shard group. Each kind includes those before it.
+enum class Sharding : std::uint8_t {
+  None,       ///< every rank holds everything (ddp, ZeRO-0)
+  Optimizer,  ///< masters and moments (ZeRO-1)
+  Gradients,  ///< and reduced gradients (ZeRO-2)
+  Weights,    ///< and compute weights, gathered unit by unit (ZeRO-3, fsdp2)
+};
+
+/// How data-parallel ranks share the work: everything the strategies of a recipe differ in.
+struct DataParallelPolicy {
+  Sharding sharding = Sharding::None;
+  /// Gradients are reduced over the shard group after every microbatch; otherwise they add up whole until the last one. (Over replicas they are always
+  /// reduced once a step.)
+  bool reduce_every_microbatch = false;
+  /// Gathered weights are freed between forward and backward. The last unit's never are: its backward comes next.
+  bool reshard_after_forward = true;
+  std::int64_t forward_prefetch_depth = 1;   ///< units gathered ahead; 0: gather when needed
+  std::int64_t backward_prefetch_depth = 1;
+  bool overlap_reduce = true;                ///< reductions run beside backward; otherwise each is waited for
+  std::optional<at::ScalarType> wire = {};   ///< dtype gradients travel in; absent: fp32
+};
+
+/// The policy of a recipe's strategy. `compute` is the dtype of compute weights; `num_microbatches` of one optimizer step at a rank.
+DataParallelPolicy data_parallel_policy(const config::Distributed& distributed, DType compute, std::int64_t num_microbatches);
+
+/// What of a model's state the policy puts on this rank: shards over dp_shard · cp, replicas over dp_replicate (for ddp, over both).
+model::Placement placement(const DataParallelPolicy& policy, const mesh::MeshContext& mesh);
+
+/// "optimizer state and gradients sharded over 4 ranks, replicated over 2; reduced in bf16".
+std::string describe(const DataParallelPolicy& policy, const model::Placement& placement);
+
+}  // namespace tessera::parallel
