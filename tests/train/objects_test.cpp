@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "train/small_recipe.h"
+#include "train/one_process.h"
 
 namespace tessera::train::test {
 namespace {
@@ -14,7 +15,7 @@ using testing::HasSubstr;
 class Objects : public testing::Test {
  protected:
   TrainingObjects build(const std::vector<std::string>& overrides = {}) {
-    return build_objects(load_small_recipe(directory_.path(), overrides), no_variables);
+    return build_objects(load_small_recipe(directory_.path(), overrides), no_variables, tessera::test::one_process_backend());
   }
   std::string golden(const std::string& name) { return tessera::test::test_data("goldens/" + name).string(); }
   tessera::test::TemporaryDirectory directory_;
@@ -32,7 +33,7 @@ TEST_F(Objects, TheModelIsTheDirectorysWithTheRecipesChanges) {
     std::vector<std::string> overrides = {"--model._target_=from_pretrained", "--model.config=null",
                                           "--model.pretrained_model_name_or_path=" + golden("gpt2")};
     overrides.insert(overrides.end(), changes.begin(), changes.end());
-    return plan_model(load_small_recipe(directory_.path(), overrides), no_variables);
+    return plan_model(load_small_recipe(directory_.path(), overrides), no_variables, tessera::test::one_process_backend());
   };
   EXPECT_TRUE(plan({}).pretrained);
   EXPECT_EQ(plan({}).directory, golden("gpt2"));
@@ -54,8 +55,8 @@ TEST_F(Objects, FreezesWhatTheRecipeNames) {
   const auto frozen = [&](const std::vector<std::string>& overrides) {
     const TrainingObjects objects = build(overrides);
     std::vector<std::string> result;
-    for (const model::ParameterSpec& parameter : objects.model.store->table().parameters)
-      if (!objects.model.store->parameter(parameter.name).trainable) result.push_back(parameter.name);
+    for (const model::ParameterSpec& parameter : objects.model.model.store->table().parameters)
+      if (!objects.model.model.store->parameter(parameter.name).trainable) result.push_back(parameter.name);
     return result;
   };
   EXPECT_TRUE(frozen({}).empty());

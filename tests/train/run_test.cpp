@@ -13,6 +13,7 @@
 #include "tessera/core/json.h"
 #include "tessera/core/text.h"
 #include "train/small_recipe.h"
+#include "train/one_process.h"
 
 namespace tessera::train::test {
 namespace {
@@ -25,7 +26,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 RunSummary train_small(const fs::path& directory, const std::vector<std::string>& overrides = {}) {
-  return train(load_small_recipe(directory, overrides), no_variables);
+  return train(load_small_recipe(directory, overrides), no_variables, tessera::test::one_process_backend());
 }
 
 /// The JSON lines of a log file.

@@ -8,6 +8,8 @@
 #include <limits>
 
 #include "support/support.h"
+#include "tessera/model/config.h"
+#include "train/one_process.h"
 #include "tessera/optim/gradient_norm.h"
 
 namespace tessera::train {
@@ -16,8 +18,9 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-model::CausalLM golden_model(const std::string& name = "qwen3") {
-  return model::CausalLM::from_pretrained(test::test_data("goldens/" + name), {.trainable = true});
+parallel::CausalLM golden_model(const std::string& name = "qwen3") {
+  const std::filesystem::path directory = test::test_data("goldens/" + name);
+  return parallel::CausalLM::from_pretrained(directory, model::read_model_spec(directory), test::one_process(), {.trainable = true});
 }
 
 /// Rows of 16 tokens of which the first `labels[row]` are trained on.
@@ -51,9 +54,9 @@ double largest_difference(const std::vector<at::Tensor>& a, const std::vector<at
 bool same(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) { return largest_difference(a, b) == 0.0; }
 
 TEST(AccumulateGradients, IsTheMeanOverAllLabelsHoweverTheyAreSpread) {
-  model::CausalLM model = golden_model();
+  parallel::CausalLM model = golden_model();
   const GradientResult whole = accumulate_gradients(model, std::vector{batch_with_labels({15, 1, 0, 7})}, 0);
-  const auto expected = copies(*model.store, &model::FlatBuffer::gradient);
+  const auto expected = copies(*model.model.store, &model::FlatBuffer::gradient);
   EXPECT_EQ(whole.num_label_tokens, 23);
   EXPECT_EQ(whole.num_tokens, 64);
   data::Batch rest = batch_with_labels({1, 0, 7}, 1);
@@ -62,24 +65,24 @@ TEST(AccumulateGradients, IsTheMeanOverAllLabelsHoweverTheyAreSpread) {
   const GradientResult parts = accumulate_gradients(model, std::vector{batch_with_labels({15}), rest}, 0);
   EXPECT_EQ(parts.num_label_tokens, 23);
   EXPECT_NEAR(parts.loss, whole.loss, 1e-6 * whole.loss);
-  EXPECT_LE(largest_difference(copies(*model.store, &model::FlatBuffer::gradient), expected), 1e-5);
+  EXPECT_LE(largest_difference(copies(*model.model.store, &model::FlatBuffer::gradient), expected), 1e-5);
 }
 
 TEST(AccumulateGradients, AMicrobatchWithoutLabelsChangesNothing) {
-  model::CausalLM model = golden_model();
+  parallel::CausalLM model = golden_model();
   const GradientResult alone = accumulate_gradients(model, std::vector{batch_with_labels({5, 9})}, 0);
-  const auto expected = copies(*model.store, &model::FlatBuffer::gradient);
+  const auto expected = copies(*model.model.store, &model::FlatBuffer::gradient);
   for (const auto& parts :
        {std::vector{batch_with_labels({0, 0}, 5), batch_with_labels({5, 9})}, std::vector{batch_with_labels({5, 9}), batch_with_labels({0, 0}, 5)}}) {
     EXPECT_EQ(accumulate_gradients(model, parts, 0).loss, alone.loss);
-    EXPECT_TRUE(same(copies(*model.store, &model::FlatBuffer::gradient), expected));
+    EXPECT_TRUE(same(copies(*model.model.store, &model::FlatBuffer::gradient), expected));
   }
 }
 
 TEST(TrainingStep, WithoutAnyLabelOnlyDecays) {
-  model::CausalLM model = golden_model();
-  optim::Optimizer optimizer(*model.store, {});
-  const auto before = copies(*model.store, &model::FlatBuffer::master);
+  parallel::CausalLM model = golden_model();
+  optim::Optimizer optimizer(*model.model.store, {});
+  const auto before = copies(*model.model.store, &model::FlatBuffer::master);
   const StepResult result =
       training_step(model, optimizer, std::vector{batch_with_labels({0, 0})}, 0, {.learning_rate = 0.1, .weight_decay = 0.5}, 1.0);
   EXPECT_EQ(result.gradients.loss, 0.0);
@@ -87,18 +90,18 @@ TEST(TrainingStep, WithoutAnyLabelOnlyDecays) {
   EXPECT_EQ(result.gradient_norm, 0.0);
   std::vector<at::Tensor> decayed;
   for (const at::Tensor& weights : before) decayed.push_back(weights * 0.95);
-  EXPECT_LE(largest_difference(copies(*model.store, &model::FlatBuffer::master), decayed), 1e-6);
+  EXPECT_LE(largest_difference(copies(*model.model.store, &model::FlatBuffer::master), decayed), 1e-6);
 }
 
 TEST(TrainingStep, ClipsToTheNormAndReportsTheOneBefore) {
   const std::vector<data::Batch> batches = {batch_with_labels({15, 3})};
   const auto trained = [&](std::optional<double> max_norm, double gradient_scale) {
-    model::CausalLM model = golden_model();
+    parallel::CausalLM model = golden_model();
     // An epsilon far above the gradients makes AdamW's step proportional to them, so that clipping shows.
-    optim::Optimizer optimizer(*model.store, {.epsilon = 1e3});
+    optim::Optimizer optimizer(*model.model.store, {.epsilon = 1e3});
     const StepResult result =
         training_step(model, optimizer, batches, 0, {.learning_rate = 1e3, .weight_decay = 0.0, .gradient_scale = gradient_scale}, max_norm);
-    return std::pair{result.gradient_norm, copies(*model.store, &model::FlatBuffer::master)};
+    return std::pair{result.gradient_norm, copies(*model.model.store, &model::FlatBuffer::master)};
   };
   const auto [norm, plain] = trained(std::nullopt, 1.0);
   const auto [norm_when_clipped, clipped] = trained(norm / 4.0, 1.0);
@@ -111,27 +114,27 @@ TEST(TrainingStep, ClipsToTheNormAndReportsTheOneBefore) {
 
 TEST(TrainingStep, StopsAtANumberThatIsNoneAndNamesIt) {
   for (const double poison : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
-    model::CausalLM model = golden_model();
-    optim::Optimizer optimizer(*model.store, {});
+    parallel::CausalLM model = golden_model();
+    optim::Optimizer optimizer(*model.model.store, {});
     const std::vector<data::Batch> batches = {batch_with_labels({15, 3})};
     training_step(model, optimizer, batches, 0, {.learning_rate = 1e-3}, 1.0);
-    model.store->parameter("layers.2.down.weight").weight[0][0].fill_(poison);
-    const auto before = copies(*model.store, &model::FlatBuffer::compute);
+    model.model.store->parameter("layers.2.down.weight").weight[0][0].fill_(poison);
+    const auto before = copies(*model.model.store, &model::FlatBuffer::compute);
     const std::string error = test::error_of([&] { training_step(model, optimizer, batches, 41, {.learning_rate = 1e-3}, 1.0); });
     EXPECT_THAT(error, AllOf(HasSubstr("step 42"), HasSubstr("loss nan"), HasSubstr("the weight model.layers.2.mlp.down_proj.weight is not finite"),
                              HasSubstr("resume from the last checkpoint")))
         << error;
     EXPECT_EQ(optimizer.num_steps(), 1);
-    const auto after = copies(*model.store, &model::FlatBuffer::compute);
+    const auto after = copies(*model.model.store, &model::FlatBuffer::compute);
     for (std::size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(at::allclose(before[i], after[i], 0.0, 0.0, true));
   }
 }
 
 TEST(TrainingStep, NamesAGradientWhenTheWeightsAreFine) {
-  model::CausalLM model = golden_model();
-  optim::Optimizer optimizer(*model.store, {});
+  parallel::CausalLM model = golden_model();
+  optim::Optimizer optimizer(*model.model.store, {});
   // Weights of this size overflow in the products of the last block, and only there.
-  model.store->parameter("layers.3.down.weight").weight.fill_(1e38);
+  model.model.store->parameter("layers.3.down.weight").weight.fill_(1e38);
   const std::string error =
       test::error_of([&] { training_step(model, optimizer, std::vector{batch_with_labels({15})}, 0, {.learning_rate = 1e-3}, 1.0); });
   EXPECT_THAT(error, AllOf(HasSubstr("step 1"), HasSubstr("the gradient of model."))) << error;
@@ -139,8 +142,8 @@ TEST(TrainingStep, NamesAGradientWhenTheWeightsAreFine) {
 
 TEST(TrainingStep, LowersTheLoss) {
   for (const char* const name : {"gpt2", "gemma2"}) {
-    model::CausalLM model = golden_model(name);
-    optim::Optimizer optimizer(*model.store, {});
+    parallel::CausalLM model = golden_model(name);
+    optim::Optimizer optimizer(*model.model.store, {});
     const std::vector<data::Batch> batches = {batch_with_labels({15, 15, 15})};
     double first = 0.0, last = 0.0;
     for (std::uint64_t step = 0; step < 12; ++step) {

@@ -5,6 +5,7 @@
 #include "tessera/loss/cross_entropy.h"
 #include "tessera/train/batch_tensors.h"
 #include "train/small_recipe.h"
+#include "train/one_process.h"
 
 namespace tessera::train::test {
 namespace {
@@ -13,7 +14,7 @@ bool never() { return false; }
 
 TEST(Validation, IsTheMeanOverAllLabelsWithoutDropout) {
   const tessera::test::TemporaryDirectory directory;
-  TrainingObjects objects = build_objects(load_small_recipe(directory.path(), {"--validation_dataset.num_sentences=7"}), no_variables);
+  TrainingObjects objects = build_objects(load_small_recipe(directory.path(), {"--validation_dataset.num_sentences=7"}), no_variables, tessera::test::one_process_backend());
   ASSERT_EQ(objects.validation.size(), 1U);
   const data::Dataset& dataset = objects.validation[0].loader->dataset();
   double sum = 0.0;
@@ -22,7 +23,7 @@ TEST(Validation, IsTheMeanOverAllLabelsWithoutDropout) {
     const data::Batch batch = data::collate(std::vector{dataset.sample(index)}, {});
     const BatchTensors tensors = to_tensors(batch);
     ops::Tape tape(ops::Tape::Mode::Inference);
-    sum += loss::causal_language_model(tape, *objects.model.decoder, tensors.inputs, tensors.labels_BT, 0.0).sum;
+    sum += loss::causal_language_model(tape, *objects.model.model.decoder, tensors.inputs, tensors.labels_BT, 0.0).sum;
     labels += data::num_label_tokens(batch);
   }
   for (int pass = 0; pass < 2; ++pass) {
@@ -34,7 +35,7 @@ TEST(Validation, IsTheMeanOverAllLabelsWithoutDropout) {
 
 TEST(Validation, EndsEarlyWhenAsked) {
   const tessera::test::TemporaryDirectory directory;
-  TrainingObjects objects = build_objects(load_small_recipe(directory.path()), no_variables);
+  TrainingObjects objects = build_objects(load_small_recipe(directory.path()), no_variables, tessera::test::one_process_backend());
   int asked = 0;
   const ValidationResult part = validate(objects.model, objects.validation[0], [&] { return ++asked > 1; });
   EXPECT_GT(part.num_label_tokens, 0);

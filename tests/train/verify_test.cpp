@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "support/support.h"
+#include "train/one_process.h"
 
 namespace tessera::train {
 namespace {
@@ -17,7 +18,7 @@ std::string failures(const Verification& verification) {
 }
 
 void expect_golden(const std::filesystem::path& directory, const VerifyOptions& options = {}) {
-  const Verification verification = verify_golden(directory, options);
+  const Verification verification = verify_golden(directory, options, test::one_process_backend());
   EXPECT_TRUE(verification.passed()) << directory << ": " << failures(verification);
   EXPECT_GE(verification.comparisons.size(), 10U);
 }
@@ -60,12 +61,12 @@ TEST(Verify, SeesAWrongGradient) {
   std::string weights = test::read_file(directory / "model.safetensors");
   weights[weights.size() - 6] = static_cast<char>(weights[weights.size() - 6] ^ 0x40);  // a high bit of a mantissa
   test::write_file(directory / "model.safetensors", weights);
-  EXPECT_FALSE(verify_golden(directory.path(), {}).passed());
+  EXPECT_FALSE(verify_golden(directory.path(), {}, test::one_process_backend()).passed());
 }
 
 TEST(Verify, ADirectoryWithoutGoldensIsNamed) {
   const test::TemporaryDirectory directory;
-  EXPECT_NE(test::error_of([&] { verify_golden(directory.path(), {}); }).find("golden.safetensors"), std::string::npos);
+  EXPECT_NE(test::error_of([&] { verify_golden(directory.path(), {}, test::one_process_backend()); }).find("golden.safetensors"), std::string::npos);
 }
 
 }  // namespace

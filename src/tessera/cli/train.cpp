@@ -5,6 +5,7 @@
 
 #include "tessera/cli/cli.h"
 #include "tessera/cli/recipe_arguments.h"
+#include "tessera/comm/initialize.h"
 #include "tessera/core/json.h"
 #include "tessera/core/logging.h"
 #include "tessera/core/text.h"
@@ -41,7 +42,8 @@ OrderedJson to_json(const train::RunSummary& s) {
 int train(const RecipeArguments& arguments, bool json) {
   const config::LoadedRecipe recipe = load(arguments);
   for (const std::string& note : recipe.notes) log::note(std::string_view(note));
-  const train::RunSummary summary = train::train(recipe, process_environment());
+  const auto backend = comm::initialize_distributed(recipe.recipe.dist_env.timeout_minutes);
+  const train::RunSummary summary = train::train(recipe, process_environment(), *backend);
   json ? fmt::print("{}\n", to_json(summary).dump(1)) : print_summary(summary);
   return 0;
 }

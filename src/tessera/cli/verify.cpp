@@ -7,6 +7,7 @@
 
 #include "tessera/cli/cli.h"
 #include "tessera/cli/compute_dtype.h"
+#include "tessera/comm/initialize.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 
@@ -60,7 +61,8 @@ void print_table(const train::Verification& verification, bool all) {
 }
 
 int verify(const Options& options) {
-  const train::Verification verification = train::verify_golden(options.directory, to_train(options));
+  const auto backend = comm::initialize_distributed();
+  const train::Verification verification = train::verify_golden(options.directory, to_train(options), *backend);
   if (options.json) {
     OrderedJson comparisons = OrderedJson::array();
     for (const train::Comparison& c : verification.comparisons)

@@ -11,7 +11,7 @@ namespace {
 CausalLM make(const ModelSpec& spec, const CausalLMOptions& options) {
   const DType dtype = options.dtype.value_or(default_compute_dtype(spec));
   auto store = std::make_unique<ParameterStore>(
-      parameter_table(spec), ParameterStore::Options{.compute_dtype = dtype, .trainable = options.trainable, .frozen = options.frozen});
+      parameter_table(spec), ParameterStore::Options{.compute_dtype = dtype, .trainable = options.trainable, .frozen = options.frozen, .placement = options.placement});
   auto decoder = std::make_unique<Decoder>(spec, *store, options.decoder);
   return {spec, std::move(store), std::move(decoder)};
 }

@@ -18,6 +18,7 @@ struct CausalLMOptions {
   bool trainable = false;                                 ///< masters and gradients are kept
   std::function<bool(const ParameterSpec&)> frozen = {};  ///< parameters without gradients
   DecoderOptions decoder = {};
+  Placement placement = {};  ///< what of the weights this rank holds
 };
 
 /// A model ready to run: its description, its weights, and the decoder over them.

@@ -40,14 +40,17 @@ std::function<bool(const model::ParameterSpec&)> frozen_parameters(const config:
   };
 }
 
-model::CausalLM make_model(const config::Recipe& recipe, const ModelPlan& plan) {
+parallel::CausalLM make_model(const config::Recipe& recipe, const ModelPlan& plan, const parallel::DistributedSetup& setup) {
   const model::CausalLMOptions options{
       .dtype = plan.dtype,
       .trainable = true,
       .frozen = frozen_parameters(recipe.freeze_config),
-      .decoder = {.activation_checkpointing = to_model(recipe.distributed.activation_checkpointing), .dropout_seed = recipe.seed}};
-  if (plan.pretrained) return model::CausalLM::from_pretrained(*plan.directory, plan.spec, options);
-  return model::CausalLM::from_config(plan.spec, recipe.seed, options);
+      .decoder = {.activation_checkpointing = to_model(recipe.distributed.activation_checkpointing), .dropout_seed = recipe.seed},
+      .placement = {}};
+  const config::StepScheduler& sizes = recipe.step_scheduler;
+  const std::int64_t num_microbatches = sizes.global_batch_size / (sizes.local_batch_size * setup.mesh->dp_size());
+  if (plan.pretrained) return parallel::CausalLM::from_pretrained(*plan.directory, plan.spec, setup, options, num_microbatches);
+  return parallel::CausalLM::from_config(plan.spec, recipe.seed, setup, options, num_microbatches);
 }
 
 /// The recipe's tokenizer, else the dataset's, else the model's; none for data that brings its own tokens.
@@ -69,6 +72,7 @@ data::ChatRenderer chat_renderer(const std::optional<data::Tokenizer>& tokenizer
 struct LoaderRequest {
   const config::Dataset& dataset;
   const config::Dataloader& dataloader;
+  const mesh::MeshContext& mesh;
   std::string section;
   bool training = true;
 };
@@ -84,8 +88,10 @@ std::unique_ptr<data::Loader> make_loader(const config::Recipe& recipe, const Mo
   std::shared_ptr<const data::Dataset> dataset = data::build_dataset(request.dataset, context, request.section);
   log::note("{}: {}", request.section, dataset->description());
   const std::int64_t local = request.dataloader.batch_size.value_or(recipe.step_scheduler.local_batch_size);
-  data::LoaderOptions options{.global_batch_size = request.training ? recipe.step_scheduler.global_batch_size : local,
+  data::LoaderOptions options{.global_batch_size = request.training ? recipe.step_scheduler.global_batch_size : local * request.mesh.dp_size(),
                               .local_batch_size = local,
+                              .dp_rank = request.mesh.dp_rank(),
+                              .dp_size = request.mesh.dp_size(),
                               .seed = recipe.seed,
                               .shuffle = request.dataloader.shuffle.value_or(request.training),
                               .drop_last = request.training && request.dataloader.drop_last};
@@ -187,11 +193,11 @@ checkpoint::ModelFiles make_model_files(const config::Recipe& recipe, const Mode
   return files;
 }
 
-void refuse_unsupported(const config::LoadedRecipe& recipe, const config::Environment& environment) {
+void refuse_unsupported(const config::LoadedRecipe& recipe, const config::Environment& environment, std::int64_t world_size) {
   std::vector<Problem> problems = recipe.unsupported;
   for (Problem& problem : config::absent_resources(recipe, environment)) problems.push_back(std::move(problem));
   ProblemList batch_sizes;
-  config::validate_batch_sizes(recipe, 1, batch_sizes);
+  config::validate_batch_sizes(recipe, world_size, batch_sizes);
   problems.insert(problems.end(), batch_sizes.problems().begin(), batch_sizes.problems().end());
   if (!problems.empty()) throw UserError(std::move(problems));
 }
@@ -229,13 +235,16 @@ ModelPlan plan_model(const config::LoadedRecipe& loaded, const config::Environme
   return plan;
 }
 
-TrainingObjects build_objects(const config::LoadedRecipe& loaded, const config::Environment& environment) {
-  refuse_unsupported(loaded, environment);
+TrainingObjects build_objects(const config::LoadedRecipe& loaded, const config::Environment& environment, comm::Backend& backend) {
+  refuse_unsupported(loaded, environment, backend.world_size());
   const config::Recipe& recipe = loaded.recipe;
   ModelPlan plan = plan_model(loaded, environment);
+  parallel::DistributedSetup setup = parallel::DistributedSetup::build(backend, recipe.distributed);
+  const mesh::MeshContext& mesh = *setup.mesh;
   TrainingObjects objects{.plan = plan,
+                          .setup = std::move(setup),
                           .model = {},
-                          .loader = make_loader(recipe, plan, environment, {*recipe.dataset, recipe.dataloader, "dataset", true}),
+                          .loader = make_loader(recipe, plan, environment, {*recipe.dataset, recipe.dataloader, mesh, "dataset", true}),
                           .validation = {},
                           .optimizer = nullptr,
                           .schedule = {},
@@ -243,12 +252,12 @@ TrainingObjects build_objects(const config::LoadedRecipe& loaded, const config::
                           .signature = {},
                           .model_files = make_model_files(recipe, plan, environment)};
   for (const config::ValidationDataset& set : recipe.validation_datasets)
-    objects.validation.push_back({set.name, make_loader(recipe, plan, environment, {set.dataset, recipe.validation_dataloader, set.key, false})});
+    objects.validation.push_back({set.name, make_loader(recipe, plan, environment, {set.dataset, recipe.validation_dataloader, mesh, set.key, false})});
   objects.total_steps = total_steps(recipe.step_scheduler, objects.loader->steps_per_epoch());
   objects.schedule = make_schedule(loaded, objects.total_steps);
-  objects.model = make_model(recipe, plan);
-  objects.optimizer = std::make_unique<optim::Optimizer>(*objects.model.store, adam_options(recipe.optimizer));
-  objects.signature = checkpoint::model_signature(plan.spec, objects.model.store->table());
+  objects.model = make_model(recipe, plan, objects.setup);
+  objects.optimizer = std::make_unique<optim::Optimizer>(*objects.model.model.store, adam_options(recipe.optimizer));
+  objects.signature = checkpoint::model_signature(plan.spec, objects.model.model.store->table());
   return objects;
 }
 

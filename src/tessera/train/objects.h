@@ -9,9 +9,9 @@
 #include "tessera/checkpoint/checkpoint.h"
 #include "tessera/config/recipe.h"
 #include "tessera/data/loader.h"
-#include "tessera/model/causal_lm.h"
 #include "tessera/optim/optimizer.h"
 #include "tessera/optim/schedule.h"
+#include "tessera/parallel/causal_lm.h"
 
 namespace tessera::train {
 
@@ -34,10 +34,11 @@ struct ValidationSet {
   std::unique_ptr<data::Loader> loader;
 };
 
-/// Everything one run trains with.
+/// Everything one rank of a run trains with.
 struct TrainingObjects {
   ModelPlan plan;
-  model::CausalLM model;
+  parallel::DistributedSetup setup;
+  parallel::CausalLM model;
   std::unique_ptr<data::Loader> loader;
   std::vector<ValidationSet> validation;
   std::unique_ptr<optim::Optimizer> optimizer;
@@ -47,7 +48,8 @@ struct TrainingObjects {
   checkpoint::ModelFiles model_files;
 };
 
-/// Refuses what `check` lists, reads data and model, and builds the rest from them. UserError for everything that stands in the way.
-TrainingObjects build_objects(const config::LoadedRecipe& recipe, const config::Environment& environment);
+/// Refuses what `check` lists, reads data and model, and builds the rest from them. UserError for everything that stands in the way. Every rank of the
+/// backend, which must outlive the objects, calls it.
+TrainingObjects build_objects(const config::LoadedRecipe& recipe, const config::Environment& environment, comm::Backend& backend);
 
 }  // namespace tessera::train

@@ -7,6 +7,7 @@
 #include <chrono>
 
 #include "tessera/checkpoint/checkpoint.h"
+#include "tessera/comm/values.h"
 #include "tessera/config/print.h"
 #include "tessera/core/error.h"
 #include "tessera/core/interrupt.h"
@@ -33,8 +34,11 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 /// Where the run's metrics go: the terminal, JSON lines, TensorBoard.
 class Reporter {
  public:
-  Reporter(const config::Recipe& recipe, std::int64_t first_step, std::int64_t total_steps)
-      : bar_("training", static_cast<std::uint64_t>(total_steps)), tensorboard_every_(recipe.step_scheduler.log_remote_every_steps) {
+  /// `speaks`: false on all ranks but one.
+  Reporter(const config::Recipe& recipe, bool speaks, std::int64_t first_step, std::int64_t total_steps)
+      : speaks_(speaks), tensorboard_every_(recipe.step_scheduler.log_remote_every_steps) {
+    if (!speaks_) return;
+    bar_.emplace("training", static_cast<std::uint64_t>(total_steps));
     const std::string directory = !recipe.logging.directory.empty() ? recipe.logging.directory
                                   : recipe.checkpoint.enabled       ? recipe.checkpoint.checkpoint_dir
                                                                     : std::string();
@@ -48,6 +52,7 @@ class Reporter {
   }
 
   void step(const StepMetrics& metrics) {
+    if (!speaks_) return;
     say(log_line(metrics));
     if (training_) training_->write(to_json(metrics));
     if (tensorboard_ && metrics.step % tensorboard_every_ == 0)
@@ -56,7 +61,7 @@ class Reporter {
                                          {"lr", metrics.learning_rate},
                                          {"mem", metrics.memory_gib},
                                          {"tps", metrics.tokens_per_second}});
-    bar_.update(static_cast<std::uint64_t>(metrics.step), fmt::format("loss {:.4f}", metrics.loss));
+    bar_->update(static_cast<std::uint64_t>(metrics.step), fmt::format("loss {:.4f}", metrics.loss));
   }
 
   void validation(const std::string& name, const StepMetrics& at, const ValidationResult& result) {
@@ -69,12 +74,14 @@ class Reporter {
   }
 
   void say(const std::string& text) {
-    bar_.clear();
+    if (!speaks_) return;
+    bar_->clear();
     log::line(std::string_view(text));
   }
 
  private:
-  ProgressBar bar_;
+  bool speaks_;
+  std::optional<ProgressBar> bar_;
   std::int64_t tensorboard_every_;
   std::optional<JsonLines> training_, validation_;
   std::optional<TensorBoardWriter> tensorboard_;
@@ -83,27 +90,27 @@ class Reporter {
 /// One run from its first step to its last.
 class Run {
  public:
-  Run(const config::LoadedRecipe& loaded, const config::Environment& environment)
+  Run(const config::LoadedRecipe& loaded, const config::Environment& environment, comm::Backend& backend)
       : loaded_(loaded),
         recipe_(loaded.recipe),
         start_(Clock::now()),
-        objects_(build_objects(loaded, environment)),
+        objects_(build_objects(loaded, environment, backend)),
         operations_(posix_file_operations()) {
     if (recipe_.checkpoint.enabled) open_checkpoints();
   }
 
   RunSummary operator()() {
-    Reporter reporter(recipe_, metrics_.step, objects_.total_steps);
+    Reporter reporter(recipe_, objects_.setup.rank() == 0, metrics_.step, objects_.total_steps);
     announce(reporter);
     summary_.first_step = metrics_.step;
     summary_.total_steps = objects_.total_steps;
     summary_.seconds_to_first_step = seconds_since(start_);
-    for (bool stop = interrupt_.signal() != 0; metrics_.step < objects_.total_steps && !stop;) {
+    for (bool stop = interrupted(); metrics_.step < objects_.total_steps && !stop;) {
       const data::StepBatches batches = objects_.loader->next();
       step(batches, reporter);
       const bool last = metrics_.step == objects_.total_steps;
       if (validation_due(batches.ends_epoch, last)) run_validation(reporter);
-      stop = interrupt_.signal() != 0;  // asked once: a signal that comes while saving ends the next step, and that is saved too
+      stop = interrupted();  // asked once: a signal that comes while saving ends the next step, and that is saved too
       if (stop || checkpoint_due(batches.ends_epoch, last)) save(last, reporter);
     }
     finish(reporter);
@@ -126,8 +133,9 @@ class Run {
                                       : options.verify == config::CheckpointVerify::Off ? checkpoint::Verify::Off
                                                                                         : checkpoint::Verify::Sizes;
     const checkpoint::TrainingState state =
-        checkpoint::restore(path, objects_.signature, *objects_.model.store, options.restore_optimizer ? objects_.optimizer.get() : nullptr,
+        checkpoint::restore(path, objects_.signature, *objects_.model.model.store, options.restore_optimizer ? objects_.optimizer.get() : nullptr,
                             {.verify = verify, .restore_optimizer = options.restore_optimizer});
+    objects_.model.engine->weights_loaded();
     log::note("restored {}", path.string());
     if (!options.restore_optimizer) return;  // a new run from these weights
     metrics_.step = state.step;
@@ -144,7 +152,7 @@ class Run {
   }
 
   void announce(Reporter& reporter) const {
-    const model::ParameterTable& table = objects_.model.store->table();
+    const model::ParameterTable& table = objects_.model.model.store->table();
     reporter.say(fmt::format("{} | {} parameters | {} | {} threads | steps {} to {}", objects_.plan.spec.model_type,
                              human_count(static_cast<double>(table.num_elements())), torch_name(objects_.plan.dtype), at::get_num_threads(),
                              metrics_.step + 1, objects_.total_steps));
@@ -171,7 +179,8 @@ class Run {
                 .memory_gib = to_gib(peak_resident_bytes()),
                 .tokens_per_second = static_cast<double>(result.gradients.num_tokens) / seconds,
                 .mfu = mfu(batches, seconds),
-                .num_label_tokens = result.gradients.num_label_tokens};
+                .num_label_tokens = result.gradients.num_label_tokens,
+                .world_size = objects_.setup.mesh->world_size()};
     if (completed == summary_.first_step) summary_.first_loss = metrics_.loss;
     losses_["train_loss"] = metrics_.loss;
     reporter.step(metrics_);
@@ -192,14 +201,20 @@ class Run {
 
   void run_validation(Reporter& reporter) {
     for (ValidationSet& set : objects_.validation) {
-      const ValidationResult result = validate(objects_.model, set, [&] { return interrupt_.signal() != 0; });
-      if (interrupt_.signal() != 0) return;  // half a pass is no measurement
+      const ValidationResult result = validate(objects_.model, set, [&] { return interrupted(); });
+      if (interrupted()) return;  // half a pass is no measurement
       reporter.validation(set.name, metrics_, result);
       losses_["val_loss"][set.name] = result.loss;
       if (&set == &objects_.validation.front()) summary_.validation_loss = result.loss;
       const bool only = objects_.validation.size() == 1;  // then it is what is meant, whatever the key says
       if (only || set.name == recipe_.checkpoint.best_metric_key) validation_metric_ = result.loss;
     }
+  }
+
+  /// Whether any rank was asked to stop. All ranks ask together, so that all stop after the same step; once true, it stays so.
+  bool interrupted() {
+    if (!stopping_) stopping_ = comm::sum(objects_.setup.world(), std::vector<std::int64_t>{interrupt_.signal() != 0}).front() > 0;
+    return stopping_;
   }
 
   bool checkpoint_due(bool ends_epoch, bool last) const {
@@ -213,7 +228,7 @@ class Run {
     if (!directory_) return;
     const config::SaveConsolidated when = recipe_.checkpoint.save_consolidated;
     const checkpoint::SaveRequest request{
-        .store = objects_.model.store.get(),
+        .store = objects_.model.model.store.get(),
         .optimizer = objects_.optimizer.get(),
         .signature = objects_.signature,
         .model_files = objects_.model_files,
@@ -237,7 +252,7 @@ class Run {
     summary_.last_loss = metrics_.loss;
     summary_.tokens_per_second = seconds_ > 0.0 ? static_cast<double>(tokens_) / seconds_ : 0.0;
     summary_.peak_memory_gib = to_gib(peak_resident_bytes());
-    summary_.interrupted = interrupt_.signal() != 0 && metrics_.step < objects_.total_steps;
+    summary_.interrupted = stopping_ && metrics_.step < objects_.total_steps;
     if (!summary_.interrupted) return;
     const char* const saved = summary_.checkpoint ? "continue with --checkpoint.restore_from LATEST"
                               : directory_        ? "it had not begun, nothing was saved"
@@ -252,6 +267,7 @@ class Run {
   TrainingObjects objects_;
   std::unique_ptr<FileOperations> operations_;
   std::optional<checkpoint::CheckpointDirectory> directory_;
+  bool stopping_ = false;
   double peak_ = 0.0;    ///< of the matrix product; measured after the first step, so that training starts without waiting for it
   StepMetrics metrics_;  ///< of the last step
   Json losses_ = Json::object();
@@ -263,9 +279,9 @@ class Run {
 
 }  // namespace
 
-RunSummary train(const config::LoadedRecipe& recipe, const config::Environment& environment) {
+RunSummary train(const config::LoadedRecipe& recipe, const config::Environment& environment, comm::Backend& backend) {
   keep_freed_memory();
-  return Run(recipe, environment)();
+  return Run(recipe, environment, backend)();
 }
 
 }  // namespace tessera::train

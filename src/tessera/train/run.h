@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "tessera/comm/communicator.h"
 #include "tessera/config/recipe.h"
 
 namespace tessera::train {
@@ -26,6 +27,8 @@ struct RunSummary {
 
 /// Trains as the recipe says: reads model and data, resumes if asked, steps, logs, validates, saves. SIGINT and SIGTERM end the current step, save
 /// and return. UserError before training for what the user can mend, Failure for what breaks on the way.
-RunSummary train(const config::LoadedRecipe& recipe, const config::Environment& environment);
+///
+/// Every rank of the backend calls it and gets the same summary (memory is this rank's); only rank 0 writes log lines and metrics.
+RunSummary train(const config::LoadedRecipe& recipe, const config::Environment& environment, comm::Backend& backend);
 
 }  // namespace tessera::train

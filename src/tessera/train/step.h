@@ -5,21 +5,21 @@
 #include <span>
 
 #include "tessera/data/batch.h"
-#include "tessera/model/causal_lm.h"
 #include "tessera/optim/optimizer.h"
+#include "tessera/parallel/causal_lm.h"
 
 namespace tessera::train {
 
-/// What the forward and backward passes of one optimizer step give.
+/// What the forward and backward passes of one optimizer step give, over all ranks.
 struct GradientResult {
   double loss = 0.0;  ///< mean over the step's valid labels; 0 without any
   std::int64_t num_label_tokens = 0;
   std::int64_t num_tokens = 0;  ///< padding left out
 };
 
-/// Runs every microbatch forward and backward. Afterwards the store's gradients are those of the mean loss over all valid labels of the step, however
-/// they are spread over microbatches. `step` feeds dropout.
-GradientResult accumulate_gradients(model::CausalLM& model, std::span<const data::Batch> microbatches, std::uint64_t step);
+/// Runs this rank's microbatches forward and backward. Afterwards the gradient shards are those of the mean loss over all valid labels of the step,
+/// however they are spread over ranks and microbatches. All ranks have the same number of microbatches. `step` feeds dropout.
+GradientResult accumulate_gradients(parallel::CausalLM& model, std::span<const data::Batch> microbatches, std::uint64_t step);
 
 struct StepResult {
   GradientResult gradients;
@@ -28,7 +28,7 @@ struct StepResult {
 
 /// One optimizer step: gradients, their norm, clipping, the update. Failure, naming step and parameter, when loss or norm is not finite; the weights
 /// are then as they were.
-StepResult training_step(model::CausalLM& model, optim::Optimizer& optimizer, std::span<const data::Batch> microbatches, std::uint64_t step,
+StepResult training_step(parallel::CausalLM& model, optim::Optimizer& optimizer, std::span<const data::Batch> microbatches, std::uint64_t step,
                          const optim::StepOptions& options, std::optional<double> max_norm);
 
 }  // namespace tessera::train

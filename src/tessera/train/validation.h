@@ -11,7 +11,8 @@ struct ValidationResult {
   std::int64_t num_label_tokens = 0;
 };
 
-/// One pass over a validation set, without gradients and dropout. `stop` is asked between batches; a pass it ends early reports what it saw.
-ValidationResult validate(const model::CausalLM& model, ValidationSet& set, const std::function<bool()>& stop);
+/// One pass over a validation set, without gradients and dropout, over all ranks. `stop`, which must answer the same at every rank, is asked between
+/// batches; a pass it ends early reports what it saw.
+ValidationResult validate(const parallel::CausalLM& model, ValidationSet& set, const std::function<bool()>& stop);
 
 }  // namespace tessera::train

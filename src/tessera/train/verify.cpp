@@ -6,12 +6,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
+#include <map>
 
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
+#include "tessera/data/collate.h"
+#include "tessera/data/sampler.h"
 #include "tessera/formats/safetensors.h"
-#include "tessera/model/export.h"
+#include "tessera/model/config.h"
 #include "tessera/train/batch_tensors.h"
 #include "tessera/train/step.h"
 
@@ -75,9 +77,19 @@ data::Batch rows_of(const data::Batch& batch, std::int64_t first, std::int64_t c
           .numbers = part(batch.numbers, 1)};
 }
 
-std::vector<data::Batch> microbatches(const data::Batch& batch, std::int64_t rows) {
+/// This rank's microbatches of at most `local_batch_size` rows; a rank without rows left gets fillers.
+std::vector<data::Batch> microbatches(const data::Batch& batch, std::optional<std::int64_t> local_batch_size, const mesh::MeshContext& mesh) {
+  const std::int64_t most = (batch.rows + mesh.dp_size() - 1) / mesh.dp_size();
+  const data::StepShape shape{.num_samples = batch.rows,
+                              .global_batch_size = batch.rows,
+                              .local_batch_size = local_batch_size.value_or(most),
+                              .dp_size = mesh.dp_size()};
+  const data::StepPlan plan = data::plan_step(shape, {});
   std::vector<data::Batch> parts;
-  for (std::int64_t first = 0; first < batch.rows; first += rows) parts.push_back(rows_of(batch, first, std::min(rows, batch.rows - first)));
+  for (std::int64_t number = 0; number < plan.num_microbatches; ++number) {
+    const auto [begin, end] = data::microbatch_positions(shape, plan, mesh.dp_rank(), number);
+    parts.push_back(begin == end ? data::filler_batch({}) : rows_of(batch, begin, end - begin));
+  }
   return parts;
 }
 
@@ -101,6 +113,19 @@ double relative(double value, double expected) { return std::abs(value - expecte
 
 double largest_difference(const at::Tensor& a, const at::Tensor& b) { return (a.to(at::kDouble) - b.to(at::kDouble)).abs().max().item<double>(); }
 
+/// The gradient of every checkpoint tensor, whole at every rank.
+std::map<std::string, at::Tensor> whole_gradients(const parallel::CausalLM& model) {
+  std::map<std::string, at::Tensor> gradients;
+  const model::ParameterStore& store = *model.model.store;
+  for (const model::FlatBuffer& buffer : store.buffers()) {
+    const at::Tensor whole = model.engine->whole_gradient(buffer);
+    for (const model::FlatRange& range : buffer.ranges)
+      for (const model::PlacedPiece& piece : model::pieces_within(store.table().parameters[range.parameter], range, {0, buffer.num_elements()}))
+        gradients.emplace(piece.piece.tensor, model::checkpoint_view(whole, piece, 0));
+  }
+  return gradients;
+}
+
 Comparison compare_logits(const model::CausalLM& model, const Golden& golden, double tolerance) {
   const at::Tensor expected = tensor_of(golden.tensors, "logits");
   const data::Batch rows = rows_of(golden.batch, 0, expected.size(0));
@@ -111,22 +136,22 @@ Comparison compare_logits(const model::CausalLM& model, const Golden& golden, do
   return {"logits", largest_difference(logits.view(expected.sizes()), expected), tolerance};
 }
 
-void compare_gradients(const model::CausalLM& model, const Golden& golden, double tolerance, std::vector<Comparison>& comparisons) {
-  const model::CheckpointView view(*model.store);
+void compare_gradients(const parallel::CausalLM& model, const Golden& golden, double tolerance, std::vector<Comparison>& comparisons) {
+  const std::map<std::string, at::Tensor> gradients = whole_gradients(model);
   for (const formats::TensorInfo& info : golden.tensors.tensors()) {
     if (!info.name.starts_with("grad.")) continue;
     const std::string name = info.name.substr(5);
-    if (!view.contains(name)) throw UserError({golden.tensors.path().string(), "the model has no tensor \"" + name + "\"", "", ""});
+    if (!gradients.contains(name)) throw UserError({golden.tensors.path().string(), "the model has no tensor \"" + name + "\"", "", ""});
     const at::Tensor expected = tensor_of(golden.tensors, info.name);
-    const at::Tensor gradient = view.gradient(name);
+    const at::Tensor& gradient = gradients.at(name);
     const double largest = expected.abs().max().item<double>();
     comparisons.push_back({"gradient of " + name, largest_difference(gradient, expected) / std::max(largest, 1e-30), tolerance});
   }
 }
 
-void compare_trace(model::CausalLM& model, const Golden& golden, const std::vector<data::Batch>& parts, std::int64_t steps,
+void compare_trace(parallel::CausalLM& model, const Golden& golden, const std::vector<data::Batch>& parts, std::int64_t steps,
                    const Tolerances& tolerances, std::vector<Comparison>& comparisons) {
-  optim::Optimizer optimizer(*model.store, {.kind = optim::AdamKind::AdamW, .betas = {0.9, 0.95}, .epsilon = 1e-8});
+  optim::Optimizer optimizer(*model.model.store, {.kind = optim::AdamKind::AdamW, .betas = {0.9, 0.95}, .epsilon = 1e-8});
   const auto count = std::min<std::size_t>(static_cast<std::size_t>(steps), golden.trace.size());
   for (std::size_t step = 0; step < count; ++step) {
     const StepResult result = training_step(model, optimizer, parts, step, {.learning_rate = 1e-3, .weight_decay = 0.1}, 1.0);
@@ -143,16 +168,18 @@ bool Verification::passed() const {
   return !comparisons.empty() && std::ranges::all_of(comparisons, [](const Comparison& comparison) { return comparison.passed(); });
 }
 
-Verification verify_golden(const std::filesystem::path& directory, const VerifyOptions& options) {
+Verification verify_golden(const std::filesystem::path& directory, const VerifyOptions& options, comm::Backend& backend) {
   const Golden golden = read_golden(directory);
   const Tolerances& tolerances = options.dtype == DType::BF16 ? kHalf : kSingle;
-  model::CausalLM model = model::CausalLM::from_pretrained(
-      directory, {.dtype = options.dtype, .trainable = true, .decoder = {.activation_checkpointing = options.activation_checkpointing}});
-  const std::int64_t rows = options.local_batch_size.value_or(golden.batch.rows);
-  if (rows < 1) throw UserError({"", fmt::format("local_batch_size {} is not positive", rows), "", ""});
-  const std::vector<data::Batch> parts = microbatches(golden.batch, rows);
+  if (options.local_batch_size.value_or(1) < 1) throw UserError({"", fmt::format("local_batch_size {} is not positive", *options.local_batch_size), "", ""});
+  const parallel::DistributedSetup setup = parallel::DistributedSetup::build(backend, options.distributed);
+  const std::vector<data::Batch> parts = microbatches(golden.batch, options.local_batch_size, *setup.mesh);
+  parallel::CausalLM model = parallel::CausalLM::from_pretrained(
+      directory, model::read_model_spec(directory), setup,
+      {.dtype = options.dtype, .trainable = true, .decoder = {.activation_checkpointing = options.activation_checkpointing}},
+      static_cast<std::int64_t>(parts.size()));
   Verification result;
-  result.comparisons.push_back(compare_logits(model, golden, tolerances.logits));
+  result.comparisons.push_back(compare_logits(model.model, golden, tolerances.logits));
   const GradientResult gradients = accumulate_gradients(model, parts, 0);
   result.comparisons.push_back({"loss", relative(gradients.loss, golden.loss), tolerances.loss});
   compare_gradients(model, golden, tolerances.gradient, result.comparisons);

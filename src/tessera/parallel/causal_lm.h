@@ -1,0 +1,28 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+
+#include "tessera/model/causal_lm.h"
+#include "tessera/parallel/data/engine.h"
+#include "tessera/parallel/setup.h"
+
+namespace tessera::parallel {
+
+/// A model whose state is laid over the ranks of a setup, ready to train. No rank ever holds more of it than the policy says, neither while it is
+/// initialised or loaded nor later. All ranks make the same calls.
+struct CausalLM {
+  model::CausalLM model;
+  DataParallelPolicy policy;
+  std::unique_ptr<DataParallelEngine> engine;
+  comm::Communicator* data_group = nullptr;  ///< of the setup: the ranks whose losses and gradients belong together
+
+  /// As model::CausalLM's. `num_microbatches` of one optimizer step at a rank decides whether whole gradients are kept. The setup must outlive the
+  /// model; `options.placement` is set from it.
+  static CausalLM from_pretrained(const std::filesystem::path& directory, const model::ModelSpec& spec, const DistributedSetup& setup,
+                                  model::CausalLMOptions options, std::int64_t num_microbatches = 1);
+  static CausalLM from_config(const model::ModelSpec& spec, std::uint64_t seed, const DistributedSetup& setup, model::CausalLMOptions options,
+                              std::int64_t num_microbatches = 1);
+};
+
+}  // namespace tessera::parallel
