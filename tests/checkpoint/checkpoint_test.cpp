@@ -20,7 +20,7 @@ using testing::Not;
 
 fs::path save(const fs::path& directory, const SaveRequest& request, DirectoryOptions options = {}) {
   test::UnsyncedOperations operations;
-  return CheckpointDirectory(operations, directory, options).save(request);
+  return CheckpointDirectory(operations, directory, options, test::alone()).save(request);
 }
 
 fs::path save_with_metric(const fs::path& directory, const SmallRun& run, std::int64_t step, std::optional<double> metric,
@@ -160,7 +160,7 @@ TEST(CheckpointTest, NeverOverwrites) {
   save(directory.path(), run.request(5));
   EXPECT_THAT(error_of([&] { save(directory.path(), run.request(5)); }), HasSubstr("epoch_0_step_5: exists already"));
   test::UnsyncedOperations operations;
-  const CheckpointDirectory opened(operations, directory.path(), {});
+  const CheckpointDirectory opened(operations, directory.path(), {}, test::alone());
   opened.refuse_later_checkpoints(5);
   EXPECT_THAT(error_of([&] { opened.refuse_later_checkpoints(4); }), AllOf(HasSubstr("later than step 4"), HasSubstr("restore_from: LATEST")));
 }
@@ -170,7 +170,7 @@ TEST(CheckpointTest, RefusesADirectoryItCannotUse) {
   test::write_file(directory / "file", "");
   test::UnsyncedOperations operations;
   for (const fs::path& path : {directory.path() / "file", directory.path() / "file" / "below", fs::path("/proc/tessera")})
-    EXPECT_THAT(error_of([&] { CheckpointDirectory(operations, path, {}); }), HasSubstr("cannot create the checkpoint directory"));
+    EXPECT_THAT(error_of([&] { CheckpointDirectory(operations, path, {}, test::alone()); }), HasSubstr("cannot create the checkpoint directory"));
 }
 
 TEST(CheckpointTest, RefusesAnotherModelAndShowsBoth) {

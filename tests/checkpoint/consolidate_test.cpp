@@ -22,7 +22,7 @@ struct Saved {
   Saved() {
     run.train(1);
     test::UnsyncedOperations operations;
-    checkpoint = CheckpointDirectory(operations, directory / "checkpoints", {}).save(run.request(1));
+    checkpoint = CheckpointDirectory(operations, directory / "checkpoints", {}, test::alone()).save(run.request(1));
   }
 };
 

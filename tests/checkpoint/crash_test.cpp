@@ -123,13 +123,13 @@ struct Scene {
     test::UnsyncedOperations operations;
     SaveRequest request = earlier.request(10);
     request.state.validation_metric = 2.0;
-    CheckpointDirectory(operations, directory, options()).save(request);
+    CheckpointDirectory(operations, directory, options(), test::alone()).save(request);
   }
   void save_later(FileOperations& operations, const fs::path& directory) const {
     SaveRequest request = later.request(20);
     request.state.validation_metric = 1.0;
     request.consolidate = true;
-    CheckpointDirectory(operations, directory, options()).save(request);
+    CheckpointDirectory(operations, directory, options(), test::alone()).save(request);
   }
 };
 
@@ -154,7 +154,7 @@ void expect_whole(const Scene& scene, const fs::path& directory) {
 // The next run cleans up and saves.
 void expect_next_save_works(const Scene& scene, const fs::path& directory) {
   test::UnsyncedOperations operations;
-  CheckpointDirectory run(operations, directory, options());
+  CheckpointDirectory run(operations, directory, options(), test::alone());
   SaveRequest request = scene.later.request(30);
   request.state.validation_metric = 0.5;
   run.save(request);

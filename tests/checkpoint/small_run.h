@@ -27,6 +27,12 @@ class UnsyncedOperations : public FileOperations {
   std::unique_ptr<FileOperations> real_ = posix_file_operations();
 };
 
+/// The group of a process that saves alone.
+inline comm::Communicator& alone() {
+  static const std::unique_ptr<comm::Communicator> self = comm::self_communicator();
+  return *self;
+}
+
 /// A model of a few parameters that trains on made-up gradients.
 struct SmallRun {
   explicit SmallRun(DType dtype = DType::F32, std::function<bool(const model::ParameterSpec&)> frozen = {})

@@ -59,7 +59,7 @@ TEST(Convert, ARunsCheckpoint) {
   const test::TemporaryDirectory directory;
   const test::SmallRun run;
   test::UnsyncedOperations operations;
-  const auto checkpoint = checkpoint::CheckpointDirectory(operations, directory.path(), {}).save(run.request(1));
+  const auto checkpoint = checkpoint::CheckpointDirectory(operations, directory.path(), {}, test::alone()).save(run.request(1));
   const auto result = run_tessera({"convert", checkpoint / "model/..", directory / "out", "--dtype", "bf16", "--json"});
   ASSERT_EQ(result.status, 0) << result.error;
   const Json answer = parse_json(result.output, "output");

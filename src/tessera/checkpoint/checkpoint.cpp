@@ -11,6 +11,7 @@
 #include "tessera/checkpoint/recording_operations.h"
 #include "tessera/checkpoint/shard.h"
 #include "tessera/checkpoint/state.h"
+#include "tessera/comm/values.h"
 #include "tessera/core/error.h"
 #include "tessera/core/logging.h"
 #include "tessera/formats/huggingface.h"
@@ -52,7 +53,7 @@ Manifest start_manifest(const SaveRequest& request) {
   manifest.signature = request.signature;
   manifest.optimizer_steps = request.optimizer->num_steps();
   manifest.validation_metric = request.state.validation_metric;
-  manifest.layout = {{"world_size", 1}};
+  manifest.layout = request.layout;
   manifest.versions = request.versions;
   return manifest;
 }
@@ -84,11 +85,19 @@ ModelFiles model_files(const fs::path& model_directory, DType dtype) {
   return files;
 }
 
-CheckpointDirectory::CheckpointDirectory(FileOperations& operations, fs::path path, DirectoryOptions options)
-    : operations_(operations), path_(std::move(path)), options_(options) {
-  create_writable_directory(path_);
-  lock_ = std::make_unique<DirectoryLock>(path_);
-  remove_leftovers(operations_, path_);
+CheckpointDirectory::CheckpointDirectory(FileOperations& operations, fs::path path, DirectoryOptions options, comm::Communicator& group)
+    : operations_(operations), path_(std::move(path)), options_(options), group_(group) {
+  at_keeper([&] {
+    create_writable_directory(path_);
+    lock_ = std::make_unique<DirectoryLock>(path_);
+    remove_leftovers(operations_, path_);
+  });
+}
+
+void CheckpointDirectory::at_keeper(const std::function<void()>& work) {
+  comm::together(group_, [&] {
+    if (keeps_directory()) work();
+  });
 }
 
 void CheckpointDirectory::refuse_later_checkpoints(std::int64_t step) const {
@@ -103,29 +112,43 @@ void CheckpointDirectory::refuse_later_checkpoints(std::int64_t step) const {
 fs::path CheckpointDirectory::save(const SaveRequest& request) {
   const std::string name = checkpoint_name(request.state.epoch, request.state.step);
   const fs::path checkpoint = path_ / name;
-  if (fs::exists(checkpoint))
-    throw UserError(Problem{checkpoint.string(), "exists already", "a checkpoint is never overwritten", "move it away or choose another directory"});
-  remove_leftovers(operations_, path_);
   const fs::path aside = path_ / ("." + name + ".saving");
-  RemoveUnlessKept half_written(operations_, aside);
-  write_aside(aside, request);
-  operations_.rename(aside, checkpoint);
-  half_written.keep();
-  operations_.sync_directory(path_);
-  switch_links(checkpoint, request.state);
-  if (options_.max_recent_checkpoints) remove_old();
+  std::optional<RemoveUnlessKept> half_written;
+  at_keeper([&] {
+    if (fs::exists(checkpoint))
+      throw UserError(Problem{checkpoint.string(), "exists already", "a checkpoint is never overwritten", "move it away or choose another directory"});
+    remove_leftovers(operations_, path_);
+    half_written.emplace(operations_, aside);
+    for (const fs::path& directory : {aside, aside / "model", aside / "optim"}) operations_.create_directory(directory);
+  });
+  RankRecords own;
+  comm::together(group_, [&] { own = write_own(aside, request); });
+  Manifest manifest = start_manifest(request);
+  for (const std::string& records : comm::gather(group_, to_text(own))) merge(manifest, rank_records_from_text(records));
+  at_keeper([&] {
+    complete(aside, request, std::move(manifest));
+    operations_.rename(aside, checkpoint);
+    half_written->keep();
+    operations_.sync_directory(path_);
+    switch_links(checkpoint, request.state);
+    if (options_.max_recent_checkpoints) remove_old();
+  });
   return checkpoint;
 }
 
-void CheckpointDirectory::write_aside(const fs::path& aside, const SaveRequest& request) {
-  operations_.create_directory(aside);
-  operations_.create_directory(aside / "model");
-  operations_.create_directory(aside / "optim");
+RankRecords CheckpointDirectory::write_own(const fs::path& aside, const SaveRequest& request) {
   RecordingFileOperations recorder(operations_, aside);
-  Manifest manifest = start_manifest(request);
   const Pieces owned = request.store->owned_pieces();
-  manifest.model = write_shard_files(recorder, aside, plan_shard_files("model", {}, compute_boxes(*request.store, owned)));
-  manifest.optim = write_shard_files(recorder, aside, plan_shard_files("optim", {}, optimizer_boxes(*request.store, *request.optimizer, owned)));
+  const ShardOwner owner{group_.rank(), group_.size()};
+  RankRecords own;
+  own.model = write_shard_files(recorder, aside, plan_shard_files("model", owner, compute_boxes(*request.store, owned)));
+  own.optim = write_shard_files(recorder, aside, plan_shard_files("optim", owner, optimizer_boxes(*request.store, *request.optimizer, owned)));
+  own.files = recorder.files();
+  return own;
+}
+
+void CheckpointDirectory::complete(const fs::path& aside, const SaveRequest& request, Manifest manifest) {
+  RecordingFileOperations recorder(operations_, aside);
   write_model_files(recorder, aside / "model", request.model_files);
   write_training_state(recorder, aside, request);
   if (request.consolidate) {
@@ -135,7 +158,7 @@ void CheckpointDirectory::write_aside(const fs::path& aside, const SaveRequest& 
   }
   operations_.sync_directory(aside / "model");
   operations_.sync_directory(aside / "optim");
-  manifest.files = recorder.files();
+  manifest.files.insert(recorder.files().begin(), recorder.files().end());
   write_text(operations_, aside / kManifestName, to_text(manifest));
   operations_.sync_directory(aside);
 }

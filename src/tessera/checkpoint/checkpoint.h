@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,6 +11,7 @@
 #include "tessera/checkpoint/directory.h"
 #include "tessera/checkpoint/manifest.h"
 #include "tessera/checkpoint/signature.h"
+#include "tessera/comm/communicator.h"
 #include "tessera/core/file.h"
 #include "tessera/core/json.h"
 #include "tessera/model/parameter_store.h"
@@ -53,6 +55,7 @@ struct SaveRequest {
   TrainingState state;
   std::string config_yaml;         ///< the resolved recipe
   Json versions = Json::object();  ///< {"tessera": "0.1.0", "torch": …}
+  Json layout = Json::object();    ///< how the run is split, for readers: {"world_size": 4, …}
   bool consolidate = false;        ///< write model/consolidated/ too
 };
 
@@ -61,11 +64,12 @@ struct DirectoryOptions {
   std::optional<std::int64_t> max_recent_checkpoints = {};  ///< absent: keep all
 };
 
-/// The checkpoint_dir of one run: created if need be, locked, and cleaned of what an interrupted save left.
+/// The checkpoint_dir of one run, which all its ranks share: created if need be, locked, and cleaned of what an interrupted save left. Rank 0 of the
+/// group keeps the directory; every rank writes the boxes it owns. All ranks make the same calls; where one fails, all throw.
 class CheckpointDirectory {
  public:
-  /// `operations` must outlive it. UserError when the directory cannot be created or written, or another run holds it.
-  CheckpointDirectory(FileOperations& operations, std::filesystem::path path, DirectoryOptions options);
+  /// `operations` and the group must outlive it. UserError when the directory cannot be created or written, or another run holds it.
+  CheckpointDirectory(FileOperations& operations, std::filesystem::path path, DirectoryOptions options, comm::Communicator& group);
 
   const std::filesystem::path& path() const { return path_; }
   /// UserError when the directory holds checkpoints later than `step`, where the run begins: saving would meet them. Ask before training.
@@ -77,14 +81,19 @@ class CheckpointDirectory {
   std::filesystem::path save(const SaveRequest& request);
 
  private:
-  void write_aside(const std::filesystem::path& aside, const SaveRequest& request);
+  bool keeps_directory() const { return group_.rank() == 0; }
+  /// Runs `work` at rank 0 while the others wait for it.
+  void at_keeper(const std::function<void()>& work);
+  RankRecords write_own(const std::filesystem::path& aside, const SaveRequest& request);
+  void complete(const std::filesystem::path& aside, const SaveRequest& request, Manifest manifest);
   void switch_links(const std::filesystem::path& checkpoint, const TrainingState& state);
   void remove_old();
 
   FileOperations& operations_;
   std::filesystem::path path_;
   DirectoryOptions options_;
-  std::unique_ptr<DirectoryLock> lock_;
+  comm::Communicator& group_;
+  std::unique_ptr<DirectoryLock> lock_;  ///< at rank 0
 };
 
 struct RestoreOptions {

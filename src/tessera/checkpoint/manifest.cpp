@@ -52,6 +52,12 @@ std::string section(const char* key, const Map& map, const ToJson& entry_json) {
   return text + "\n}";
 }
 
+std::string sections(const std::map<std::string, FileRecord>& files, const TensorRecords& model, const TensorRecords& optim) {
+  return section("files", files, [](const FileRecord& file) { return Json{{"size", file.size}, {"xxh3", file.xxh3}}; }) +
+         section("model", model, [](const TensorRecord& tensor) { return to_json(tensor); }) +
+         section("optim", optim, [](const TensorRecord& tensor) { return to_json(tensor); });
+}
+
 TensorRecord tensor_from_json(const Json& json, const std::string& where) {
   TensorRecord tensor;
   const std::string dtype = json.at("dtype").get<std::string>();
@@ -95,16 +101,18 @@ void check_boxes(const std::string& name, const TensorRecord& tensor, const std:
   if (covered != *total) refuse(where, fmt::format("{}: the boxes hold {} of {} elements", name, covered, *total));
 }
 
-TensorRecords tensors_from_json(const Json& json, const std::map<std::string, FileRecord>& files, const std::string& where) {
+TensorRecords tensors_from_json(const Json& json, const std::string& where) {
   TensorRecords tensors;
-  for (const auto& [name, entry] : json.items()) {
-    TensorRecord tensor = tensor_from_json(entry, where);
+  for (const auto& [name, entry] : json.items()) tensors.emplace(name, tensor_from_json(entry, where));
+  return tensors;
+}
+
+void check_tensors(const TensorRecords& tensors, const std::map<std::string, FileRecord>& files, const std::string& where) {
+  for (const auto& [name, tensor] : tensors) {
     check_boxes(name, tensor, where);
     for (const BoxRecord& box : tensor.boxes)
       if (!files.contains(box.file)) refuse(where, fmt::format("{}: the file {} is not listed", name, box.file));
-    tensors.emplace(name, std::move(tensor));
   }
-  return tensors;
 }
 
 std::map<std::string, FileRecord> files_from_json(const Json& json, const std::string& where) {
@@ -132,8 +140,10 @@ Manifest manifest_from_json(const Json& json, const std::string& where) {
   manifest.layout = json.at("layout");
   manifest.versions = json.at("versions");
   manifest.files = files_from_json(json.at("files"), where);
-  manifest.model = tensors_from_json(json.at("model"), manifest.files, where);
-  manifest.optim = tensors_from_json(json.at("optim"), manifest.files, where);
+  manifest.model = tensors_from_json(json.at("model"), where);
+  manifest.optim = tensors_from_json(json.at("optim"), where);
+  check_tensors(manifest.model, manifest.files, where);
+  check_tensors(manifest.optim, manifest.files, where);
   return manifest;
 }
 
@@ -190,10 +200,30 @@ std::string to_text(const Manifest& manifest) {
                                  kVersion, manifest.epoch, manifest.step, manifest.optimizer_steps);
   text += fmt::format(",\n\"validation_metric\": {},\n\"model_signature\": {},\n\"layout\": {},\n\"versions\": {}", metric.dump(),
                       to_json(manifest.signature).dump(), manifest.layout.dump(), manifest.versions.dump());
-  text += section("files", manifest.files, [](const FileRecord& file) { return Json{{"size", file.size}, {"xxh3", file.xxh3}}; });
-  text += section("model", manifest.model, [](const TensorRecord& tensor) { return to_json(tensor); });
-  text += section("optim", manifest.optim, [](const TensorRecord& tensor) { return to_json(tensor); });
+  text += sections(manifest.files, manifest.model, manifest.optim);
   return text + seal(text);
+}
+
+std::string to_text(const RankRecords& records) {
+  return fmt::format("{{\"format\": \"{}\"{}}}", kFormat, sections(records.files, records.model, records.optim));
+}
+
+RankRecords rank_records_from_text(std::string_view text) {
+  const Json json = parse_json(text, "a rank's records");
+  return {files_from_json(json.at("files"), "files"), tensors_from_json(json.at("model"), "model"), tensors_from_json(json.at("optim"), "optim")};
+}
+
+void merge(TensorRecords& into, const TensorRecords& from) {
+  for (const auto& [name, record] : from) {
+    const auto [place, inserted] = into.emplace(name, record);
+    if (!inserted) place->second.boxes.insert(place->second.boxes.end(), record.boxes.begin(), record.boxes.end());
+  }
+}
+
+void merge(Manifest& into, const RankRecords& from) {
+  into.files.insert(from.files.begin(), from.files.end());
+  merge(into.model, from.model);
+  merge(into.optim, from.optim);
 }
 
 Manifest manifest_from_text(std::string_view text, const std::string& where) {

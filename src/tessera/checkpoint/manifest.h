@@ -37,6 +37,8 @@ struct TensorRecord {
   std::vector<BoxRecord> boxes;     ///< disjoint; together the whole tensor
 };
 using TensorRecords = std::map<std::string, TensorRecord>;
+/// Puts the boxes that one rank wrote beside those of others.
+void merge(TensorRecords& into, const TensorRecords& from);
 
 struct Manifest {
   std::int64_t epoch = 0;
@@ -50,6 +52,18 @@ struct Manifest {
   TensorRecords model;                      ///< by Hugging Face name
   TensorRecords optim;                      ///< "master.NAME", "exp_avg.NAME", "exp_avg_sq.NAME"
 };
+
+/// The files one rank wrote, and where in them its boxes lie.
+struct RankRecords {
+  std::map<std::string, FileRecord> files;
+  TensorRecords model;
+  TensorRecords optim;
+};
+/// As text, for the rank that writes the manifest, and back.
+std::string to_text(const RankRecords& records);
+RankRecords rank_records_from_text(std::string_view text);
+/// Puts what one rank wrote beside what others did.
+void merge(Manifest& into, const RankRecords& from);
 
 /// The text of manifest.json; it ends with a hash of itself.
 std::string to_text(const Manifest& manifest);

@@ -84,13 +84,6 @@ TensorRecords write_shard_files(FileOperations& operations, const fs::path& chec
   return records;
 }
 
-void merge(TensorRecords& into, const TensorRecords& from) {
-  for (const auto& [name, record] : from) {
-    const auto [place, inserted] = into.emplace(name, record);
-    if (!inserted) place->second.boxes.insert(place->second.boxes.end(), record.boxes.begin(), record.boxes.end());
-  }
-}
-
 ShardReader::ShardReader(fs::path checkpoint, const TensorRecords& records) : checkpoint_(std::move(checkpoint)), records_(records) {}
 
 const formats::SafetensorsFile& ShardReader::file(const std::string& name) {

@@ -30,8 +30,6 @@ struct ShardFile {
 std::vector<ShardFile> plan_shard_files(const std::string& folder, ShardOwner owner, std::vector<TensorBox> boxes);
 /// Writes the files (their folder exists) and returns what the manifest says of them. Throws Failure.
 TensorRecords write_shard_files(FileOperations& operations, const std::filesystem::path& checkpoint, const std::vector<ShardFile>& files);
-/// Puts the boxes that one rank wrote beside those of others.
-void merge(TensorRecords& into, const TensorRecords& from);
 
 /// Reads boxes of the tensors that `records` describes, whatever boxes they were saved in.
 class ShardReader {

@@ -58,8 +58,10 @@ int bench_train(const Options& options) {
   keep_freed_memory();
   const DType dtype = dtype_of(options);
   const model::ModelSpec spec = model::read_model_spec(options.model);
-  model::CausalLM model = model::CausalLM::from_config(spec, 0, {.dtype = dtype, .trainable = true});
-  optim::Optimizer optimizer(*model.store, {});
+  const auto backend = comm::self_backend();
+  const auto setup = parallel::DistributedSetup::build(*backend, {});
+  parallel::CausalLM model = parallel::CausalLM::from_config(spec, 0, setup, {.dtype = dtype, .trainable = true});
+  optim::Optimizer optimizer(*model.model.store, {});
   const std::vector<data::Batch> batches{random_batch(options.batch, options.length, spec.vocab_size)};
   ProgressBar bar("steps", static_cast<std::uint64_t>(options.steps + 1));
   double best = 1e30, total = 0.0;

@@ -3,7 +3,12 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 
+#include <fmt/format.h>
+
+#include <exception>
 #include <numeric>
+
+#include "tessera/core/error.h"
 
 namespace tessera::comm {
 namespace {
@@ -37,6 +42,22 @@ std::vector<std::string> gather(Communicator& group, const std::string& text) {
     next += size;
   }
   return texts;
+}
+
+void together(Communicator& group, const std::function<void()>& work) {
+  std::exception_ptr own;
+  std::string message;
+  try {
+    work();
+  } catch (const std::exception& error) {
+    own = std::current_exception();
+    message = error.what();
+    if (message.empty()) message = "it failed";
+  }
+  const std::vector<std::string> messages = gather(group, message);
+  if (own) std::rethrow_exception(own);
+  for (std::size_t rank = 0; rank < messages.size(); ++rank)
+    if (!messages[rank].empty()) throw Failure({fmt::format("rank {}", group.members()[rank]), messages[rank], "", ""});
 }
 
 }  // namespace tessera::comm

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -14,5 +15,8 @@ std::vector<double> sum(Communicator& group, std::vector<double> values);
 std::vector<std::int64_t> sum(Communicator& group, std::vector<std::int64_t> values);
 /// Every rank's text, in rank order.
 std::vector<std::string> gather(Communicator& group, const std::string& text);
+/// Runs `work` here and waits until every rank has run its own. Where one's threw, that rank rethrows it and all others throw Failure that says which
+/// rank failed and with what: nobody goes on alone.
+void together(Communicator& group, const std::function<void()>& work);
 
 }  // namespace tessera::comm

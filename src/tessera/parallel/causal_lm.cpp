@@ -19,7 +19,30 @@ CausalLM distribute(const model::ModelSpec& spec, const DistributedSetup& setup,
   return result;
 }
 
+template <class Whole>
+std::map<std::string, at::Tensor> by_tensor(const model::ParameterStore& store, const Whole& whole_buffer) {
+  std::map<std::string, at::Tensor> tensors;
+  for (const model::FlatBuffer& buffer : store.buffers()) {
+    const at::Tensor whole = whole_buffer(buffer);
+    if (!whole.defined()) continue;
+    for (const model::FlatRange& range : buffer.ranges)
+      for (const model::PlacedPiece& piece : model::pieces_within(store.table().parameters[range.parameter], range, {0, buffer.num_elements()}))
+        tensors.emplace(piece.piece.tensor, model::checkpoint_view(whole, piece, 0));
+  }
+  return tensors;
+}
+
 }  // namespace
+
+std::map<std::string, at::Tensor> whole_gradients(const CausalLM& model) {
+  return by_tensor(*model.model.store, [&](const model::FlatBuffer& buffer) {
+    return buffer.trainable ? model.engine->whole_gradient(buffer) : at::Tensor();
+  });
+}
+
+std::map<std::string, at::Tensor> whole_weights(const CausalLM& model) {
+  return by_tensor(*model.model.store, [&](const model::FlatBuffer& buffer) { return model.engine->whole_master(buffer); });
+}
 
 CausalLM CausalLM::from_pretrained(const std::filesystem::path& directory, const model::ModelSpec& spec, const DistributedSetup& setup,
                                    model::CausalLMOptions options, std::int64_t num_microbatches) {

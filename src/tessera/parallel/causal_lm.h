@@ -1,7 +1,9 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <memory>
+#include <string>
 
 #include "tessera/model/causal_lm.h"
 #include "tessera/parallel/data/engine.h"
@@ -24,5 +26,10 @@ struct CausalLM {
   static CausalLM from_config(const model::ModelSpec& spec, std::uint64_t seed, const DistributedSetup& setup, model::CausalLMOptions options,
                               std::int64_t num_microbatches = 1);
 };
+
+/// Every checkpoint tensor whole, by name: its gradient after a step's gradients are complete (frozen ones left out), or its master weights. For
+/// verification. Every rank calls them.
+std::map<std::string, at::Tensor> whole_gradients(const CausalLM& model);
+std::map<std::string, at::Tensor> whole_weights(const CausalLM& model);
 
 }  // namespace tessera::parallel

@@ -28,7 +28,4 @@ struct DistributedSetup {
   comm::Communicator& world() const { return communicators->get(mesh::kWorld); }
 };
 
-/// Sizes of all axes for this many ranks. The strategy's rules must hold.
-mesh::MeshSizes mesh_sizes(const config::Distributed& strategy, std::int64_t world_size);
-
 }  // namespace tessera::parallel

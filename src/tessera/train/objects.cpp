@@ -197,7 +197,7 @@ void refuse_unsupported(const config::LoadedRecipe& recipe, const config::Enviro
   std::vector<Problem> problems = recipe.unsupported;
   for (Problem& problem : config::absent_resources(recipe, environment)) problems.push_back(std::move(problem));
   ProblemList batch_sizes;
-  config::validate_batch_sizes(recipe, world_size, batch_sizes);
+  config::validate_ranks(recipe, world_size, batch_sizes);
   problems.insert(problems.end(), batch_sizes.problems().begin(), batch_sizes.problems().end());
   if (!problems.empty()) throw UserError(std::move(problems));
 }

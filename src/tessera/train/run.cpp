@@ -122,8 +122,12 @@ class Run {
     const config::Checkpoint& options = recipe_.checkpoint;
     directory_.emplace(*operations_, options.checkpoint_dir,
                        checkpoint::DirectoryOptions{.max_shard_size = static_cast<std::uint64_t>(options.max_shard_size_bytes),
-                                                    .max_recent_checkpoints = options.max_recent_checkpoints});
-    if (!options.restore_from.empty()) restore(checkpoint::resolve_restore_from(options.checkpoint_dir, options.restore_from));
+                                                    .max_recent_checkpoints = options.max_recent_checkpoints},
+                       objects_.setup.world());
+    if (!options.restore_from.empty()) {
+      comm::together(objects_.setup.world(), [&] { restore(checkpoint::resolve_restore_from(options.checkpoint_dir, options.restore_from)); });
+      objects_.model.engine->weights_loaded();
+    }
     directory_->refuse_later_checkpoints(metrics_.step);
   }
 
@@ -135,7 +139,6 @@ class Run {
     const checkpoint::TrainingState state =
         checkpoint::restore(path, objects_.signature, *objects_.model.model.store, options.restore_optimizer ? objects_.optimizer.get() : nullptr,
                             {.verify = verify, .restore_optimizer = options.restore_optimizer});
-    objects_.model.engine->weights_loaded();
     log::note("restored {}", path.string());
     if (!options.restore_optimizer) return;  // a new run from these weights
     metrics_.step = state.step;
@@ -241,10 +244,17 @@ class Run {
                   .validation_metric = validation_metric_},
         .config_yaml = config::print_yaml(loaded_.tree),
         .versions = {{"tessera", version()}, {"torch", TORCH_VERSION}},
+        .layout = layout(),
         .consolidate = when == config::SaveConsolidated::Every || (when == config::SaveConsolidated::Final && last)};
     summary_.checkpoint = directory_->save(request);
     validation_metric_.reset();
     reporter.say("saved " + summary_.checkpoint->string());
+  }
+
+  Json layout() const {
+    const mesh::MeshSizes& sizes = objects_.setup.mesh->sizes();
+    return {{"world_size", sizes.world_size()}, {"pp", sizes.pp}, {"dp_replicate", sizes.dp_replicate}, {"dp_shard", sizes.dp_shard},
+            {"cp", sizes.cp}, {"tp", sizes.tp}, {"ep", sizes.ep}};
   }
 
   void finish(Reporter& reporter) {

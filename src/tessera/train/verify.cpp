@@ -113,19 +113,6 @@ double relative(double value, double expected) { return std::abs(value - expecte
 
 double largest_difference(const at::Tensor& a, const at::Tensor& b) { return (a.to(at::kDouble) - b.to(at::kDouble)).abs().max().item<double>(); }
 
-/// The gradient of every checkpoint tensor, whole at every rank.
-std::map<std::string, at::Tensor> whole_gradients(const parallel::CausalLM& model) {
-  std::map<std::string, at::Tensor> gradients;
-  const model::ParameterStore& store = *model.model.store;
-  for (const model::FlatBuffer& buffer : store.buffers()) {
-    const at::Tensor whole = model.engine->whole_gradient(buffer);
-    for (const model::FlatRange& range : buffer.ranges)
-      for (const model::PlacedPiece& piece : model::pieces_within(store.table().parameters[range.parameter], range, {0, buffer.num_elements()}))
-        gradients.emplace(piece.piece.tensor, model::checkpoint_view(whole, piece, 0));
-  }
-  return gradients;
-}
-
 Comparison compare_logits(const model::CausalLM& model, const Golden& golden, double tolerance) {
   const at::Tensor expected = tensor_of(golden.tensors, "logits");
   const data::Batch rows = rows_of(golden.batch, 0, expected.size(0));
@@ -137,7 +124,7 @@ Comparison compare_logits(const model::CausalLM& model, const Golden& golden, do
 }
 
 void compare_gradients(const parallel::CausalLM& model, const Golden& golden, double tolerance, std::vector<Comparison>& comparisons) {
-  const std::map<std::string, at::Tensor> gradients = whole_gradients(model);
+  const std::map<std::string, at::Tensor> gradients = parallel::whole_gradients(model);
   for (const formats::TensorInfo& info : golden.tensors.tensors()) {
     if (!info.name.starts_with("grad.")) continue;
     const std::string name = info.name.substr(5);

@@ -48,7 +48,7 @@ DataParallelPolicy data_parallel_policy(const config::Distributed& distributed, 
     case config::Strategy::Ddp:
       return {};
     case config::Strategy::Fsdp2:
-      return fsdp2_policy(distributed.fsdp2, compute, num_microbatches, distributed.dp_replicate_size > 1);
+      return fsdp2_policy(distributed.fsdp2, compute, num_microbatches, distributed.sizes.dp_replicate_size > 1);
     case config::Strategy::MegatronFsdp:
       return megatron_fsdp_policy(distributed.megatron_fsdp, compute);
   }
