@@ -21,10 +21,12 @@ std::vector<FlatBuffer> plan_buffers(const ParameterTable& table, const Paramete
   for (std::size_t index = 0; index < table.parameters.size(); ++index) {
     const ParameterSpec& parameter = table.parameters[index];
     const bool trainable = options.trainable && !(options.frozen && options.frozen(parameter));
-    auto buffer =
-        std::ranges::find_if(buffers, [&](const FlatBuffer& other) { return other.unit == parameter.unit && other.trainable == trainable; });
+    const bool widened = options.kept_in_bfloat16.contains(parameter.name);
+    auto buffer = std::ranges::find_if(
+        buffers, [&](const FlatBuffer& other) { return other.unit == parameter.unit && other.trainable == trainable && other.widened == widened; });
     if (buffer == buffers.end()) {
-      buffers.push_back({.unit = parameter.unit, .trainable = trainable, .master = {}, .compute = {}, .gradient = {}, .ranges = {}});
+      buffers.push_back(
+          {.unit = parameter.unit, .trainable = trainable, .widened = widened, .master = {}, .compute = {}, .gradient = {}, .ranges = {}});
       buffer = buffers.end() - 1;
     }
     buffer->ranges.push_back({index, buffer->num_elements(), parameter.num_elements()});
@@ -32,7 +34,8 @@ std::vector<FlatBuffer> plan_buffers(const ParameterTable& table, const Paramete
   return buffers;
 }
 
-void allocate(FlatBuffer& buffer, DType compute) {
+void allocate(FlatBuffer& buffer, DType compute_dtype) {
+  const DType compute = buffer.widened ? DType::BF16 : compute_dtype;
   const std::int64_t size = buffer.num_elements();
   const DType master = master_dtype(compute);
   if (buffer.trainable || compute == master) buffer.master = allocate_flat(size, master);
@@ -49,6 +52,8 @@ at::Tensor shaped_view(const at::Tensor& flat, const FlatBuffer::Range& range, c
 std::int64_t FlatBuffer::num_elements() const { return ranges.empty() ? 0 : align_up(ranges.back().begin + ranges.back().size); }
 
 ParameterStore::ParameterStore(ParameterTable table, Options options) : table_(std::move(table)), options_(std::move(options)) {
+  TESSERA_ASSERT(options_.kept_in_bfloat16.empty() || (!options_.trainable && options_.compute_dtype == DType::F32),
+                 "only fp32 weights that are not trained may be kept in bf16");
   buffers_ = plan_buffers(table_, options_);
   parameters_.resize(table_.parameters.size());
   places_.resize(table_.parameters.size());
@@ -61,6 +66,7 @@ ParameterStore::ParameterStore(ParameterTable table, Options options) : table_(s
       auto parameter = std::make_unique<ops::Parameter>();
       parameter->name = spec.name;
       parameter->weight = shaped_view(buffer.compute, range, spec.shape);
+      parameter->widened = buffer.widened;
       if (buffer.trainable) parameter->gradient = shaped_view(buffer.gradient, range, spec.shape);
       index_by_name_.emplace(spec.name, range.parameter);
       parameters_[range.parameter] = std::move(parameter);

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,12 +19,14 @@ namespace tessera::model {
 
 /// The flat memory of one unit's trainable (or frozen) parameters. `master` is fp32 (fp64 for reference runs); in those dtypes the compute
 /// views are views of `master`, otherwise of `compute`, which holds the rounded weights. bf16 weights that are not trained have no masters.
+/// A unit of an fp32 model that is not trained may have a second buffer for the weights that are kept in bf16.
 struct FlatBuffer {
   std::int64_t unit = 0;
   bool trainable = true;
-  at::Tensor master;    ///< [n]; undefined for untrained bf16 weights
-  at::Tensor compute;   ///< [n] in the compute dtype; the same tensor as master when that is the compute dtype
-  at::Tensor gradient;  ///< [n] like master; undefined when frozen
+  bool widened = false;  ///< bf16 in an fp32 model: ops::Parameter::widened
+  at::Tensor master;     ///< [n]; undefined for untrained bf16 weights
+  at::Tensor compute;    ///< [n] in the compute dtype, bf16 when widened; the same tensor as master when that is the compute dtype
+  at::Tensor gradient;   ///< [n] like master; undefined when frozen
   struct Range {
     std::size_t parameter;     ///< index into the table
     std::int64_t begin, size;  ///< elements
@@ -41,6 +44,8 @@ class ParameterStore {
     DType compute_dtype = DType::F32;                  ///< F32, BF16, or F64 (reference runs)
     bool trainable = true;                             ///< false: no gradients, no masters (inference keeps only the compute weights)
     std::function<bool(const ParameterSpec&)> frozen;  ///< parameters without gradients
+    /// Matrices of an fp32 store without gradients that stay in bf16: half the memory, and the same results where bf16 holds them exactly.
+    std::set<std::string> kept_in_bfloat16 = {};
   };
   ParameterStore(ParameterTable table, Options options);
   ParameterStore(const ParameterStore&) = delete;
