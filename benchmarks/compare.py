@@ -9,19 +9,50 @@ import statistics
 import subprocess
 import sys
 import time
+from typing import NamedTuple
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-MODEL = ROOT / "benchmarks/work/model"
+# The same weights in two checkpoints: as models are published, and widened.
+MODEL = ROOT / "benchmarks/work/model-bfloat16"
+MODEL_FLOAT32 = ROOT / "benchmarks/work/model-float32"
 TESSERA = ROOT / "build/bin/tessera"
 PEER = [sys.executable, str(ROOT / "benchmarks/peer.py")]
-TOKENS_PER_STEP = 4 * 256
-UNCOUNTED_STEPS = 2
+
+
+class Shape(NamedTuple):
+    """The work of one training step."""
+
+    rows: int
+    length: int
+
+    @property
+    def tokens(self) -> int:
+        return self.rows * self.length
+
+    def __str__(self) -> str:
+        return f"{self.rows} x {self.length} tokens"
+
+
+class Steps(NamedTuple):
+    """How many are run, and how many of the first are not counted."""
+
+    total: int
+    uncounted: int
+
+
+# A step in bf16 without instructions takes the peer minutes, beside which warming up is nothing: one must say enough, and a small one.
+FLOAT32_SHAPE, BFLOAT16_SHAPE = Shape(4, 256), Shape(1, 512)
+BFLOAT16_STEPS, BFLOAT16_PEER_STEPS = Steps(4, 2), Steps(1, 0)
 
 # Multiply-adds of one training step: three products per weight and token (forward, input gradient, weight gradient), head included, embedding not;
 # attention scores on top (causal, so half of all pairs), forward and twice that backward.
-LAYERS, HIDDEN, FEED_FORWARD, KEY_VALUE, VOCABULARY, LENGTH = 30, 576, 1536, 192, 49152, 256
+LAYERS, HIDDEN, FEED_FORWARD, KEY_VALUE, VOCABULARY = 30, 576, 1536, 192, 49152
 WEIGHTS = LAYERS * (2 * HIDDEN * HIDDEN + 2 * HIDDEN * KEY_VALUE + 3 * HIDDEN * FEED_FORWARD) + HIDDEN * VOCABULARY
-FLOPS_PER_STEP = TOKENS_PER_STEP * (6 * WEIGHTS + 6 * LAYERS * HIDDEN * LENGTH)
+
+
+def flops_per_step(shape: Shape) -> int:
+    return shape.tokens * (6 * WEIGHTS + 6 * LAYERS * HIDDEN * shape.length)
+
 
 # Hides AVX-512 and AMX from oneDNN, MKL and ATen: what is left has no bf16 instructions.
 WITHOUT_BFLOAT16 = {"ONEDNN_MAX_CPU_ISA": "AVX2", "DNNL_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2", "ATEN_CPU_CAPABILITY": "avx2"}
@@ -31,25 +62,24 @@ def environment(threads: int, extra: dict[str, str] | None = None) -> dict[str, 
     return {**os.environ, "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false", **(extra or {})}
 
 
-def measure_training(command: list[str], env: dict[str, str]) -> dict[str, float]:
-    """Reads "step N | ..." lines as they come: speed from the time between them, start of the first step by going back one step from its line."""
+def measure_training(command: list[str], env: dict[str, str], shape: Shape, steps: Steps) -> dict[str, float]:
+    """Reads the lines as they come: "... steps 1 to N" just before the first step, then "step N | ..." after each. Speed is the time between those."""
     start = time.monotonic()
     process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    ends, rates, output = [], [], []
+    times, output = [], []
     for line in process.stdout:
         output.append(line)
-        if re.match(r"step \d+ \|", line):
-            ends.append(time.monotonic() - start)
-            rates.append(float(re.search(r"tps ([\d.]+)", line).group(1)))
+        if re.match(r"step \d+ \|", line) or (not times and re.search(r"steps 1 to \d+", line)):
+            times.append(time.monotonic() - start)
     _, status, usage = os.wait4(process.pid, 0)
-    if status != 0 or len(ends) <= UNCOUNTED_STEPS:
+    if status != 0 or len(times) != 1 + steps.total:
         sys.exit(f"error: {' '.join(command)} failed\n{''.join(output[-20:])}")
-    seconds = statistics.median(b - a for a, b in zip(ends[UNCOUNTED_STEPS - 1 :], ends[UNCOUNTED_STEPS:]))
+    seconds = statistics.median(b - a for a, b in zip(times[steps.uncounted :], times[steps.uncounted + 1 :]))
     return {
-        "tokens_per_second": TOKENS_PER_STEP / seconds,
+        "tokens_per_second": shape.tokens / seconds,
         "peak_gib": usage.ru_maxrss / 2**20,
-        "start_seconds": ends[0] - TOKENS_PER_STEP / rates[0],
-        "flops_per_second": FLOPS_PER_STEP / seconds,
+        "start_seconds": times[0],
+        "flops_per_second": flops_per_step(shape) / seconds,
     }
 
 
@@ -61,24 +91,26 @@ def measure_answer(command: list[str], env: dict[str, str]) -> dict[str, float]:
     return json.loads(done.stdout[done.stdout.index("{"):])
 
 
-def compare_training(dtype: str, threads: int, steps: int) -> dict:
-    extra = WITHOUT_BFLOAT16 if dtype == "bfloat16" else {}
-    env = environment(threads, extra)
-    tessera = [str(TESSERA), "train", "benchmarks/train.yaml", "--model.torch_dtype", dtype, "--step_scheduler.max_steps", str(steps),
+def compare_training(dtype: str, threads: int, float32_steps: int) -> dict:
+    narrow = dtype == "bfloat16"
+    shape = BFLOAT16_SHAPE if narrow else FLOAT32_SHAPE
+    steps = BFLOAT16_STEPS if narrow else Steps(float32_steps, uncounted=2)
+    peer_steps = BFLOAT16_PEER_STEPS if narrow else steps
+    env = environment(threads, WITHOUT_BFLOAT16 if narrow else {})
+    tessera = [str(TESSERA), "train", "benchmarks/train.yaml", "--model.torch_dtype", dtype, "--step_scheduler.max_steps", str(steps.total),
+               "--step_scheduler.global_batch_size", str(shape.rows), "--step_scheduler.local_batch_size", str(shape.rows),
+               "--dataset.seq_len", str(shape.length),
                "--model.pretrained_model_name_or_path", str(MODEL), "--checkpoint.checkpoint_dir", "benchmarks/work/run"]
-    # bf16 without instructions is so slow for the peer that three steps say enough.
-    peer_steps = steps if dtype == "float32" else UNCOUNTED_STEPS + 1
-    return {
-        "tessera": measure_training(tessera, env),
-        "peer": measure_training([*PEER, "train", str(MODEL), "--dtype", dtype, "--steps", str(peer_steps)], env),
-    }
+    peer = [*PEER, "train", str(MODEL), "--dtype", dtype, "--steps", str(peer_steps.total), "--rows", str(shape.rows),
+            "--length", str(shape.length)]
+    return {"tessera": measure_training(tessera, env, shape, steps), "peer": measure_training(peer, env, shape, peer_steps)}
 
 
-def compare_decoding(dtype: str, threads: int) -> dict:
+def compare_decoding(model: pathlib.Path, dtype: str, threads: int) -> dict:
     env = environment(threads)
     return {
-        "tessera": measure_answer([str(TESSERA), "bench", "generate", str(MODEL), "--dtype", dtype, "--tokens", "64", "--json"], env),
-        "peer": measure_answer([*PEER, "decode", str(MODEL), "--dtype", dtype, "--tokens", "64"], env),
+        "tessera": measure_answer([str(TESSERA), "bench", "generate", str(model), "--dtype", dtype, "--tokens", "64", "--json"], env),
+        "peer": measure_answer([*PEER, "decode", str(model), "--dtype", dtype, "--tokens", "64"], env),
     }
 
 
@@ -105,7 +137,7 @@ def machine() -> str:
 
 
 def main() -> None:
-    comparisons = ["train-float32", "train-bfloat16", "decode-float32", "decode-bfloat16"]
+    comparisons = ["train-float32", "train-bfloat16", "decode-float32", "decode-float32-stored", "decode-bfloat16"]
     parser = argparse.ArgumentParser()
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--steps", type=int, default=8)
@@ -113,20 +145,21 @@ def main() -> None:
     parser.add_argument("--json", type=pathlib.Path)
     options = parser.parse_args()
 
-    if not (MODEL / "model.safetensors").exists():
-        MODEL.parent.mkdir(parents=True, exist_ok=True)
-        subprocess.run([*PEER, "make-model", str(MODEL)], check=True)
-    print(f"{machine()}; {options.threads} threads; batch 4 x 256 tokens\n", flush=True)
+    for directory, dtype in ((MODEL, "bfloat16"), (MODEL_FLOAT32, "float32")):
+        if not (directory / "model.safetensors").exists():
+            directory.parent.mkdir(parents=True, exist_ok=True)
+            subprocess.run([*PEER, "make-model", str(directory), "--dtype", dtype], check=True)
+    print(f"{machine()}; {options.threads} threads\n", flush=True)
     figures = {"machine": machine(), "threads": options.threads}
     for name in options.only or comparisons:
-        kind, dtype = name.split("-")
+        kind, dtype, *stored = name.split("-")
         if kind == "train":
             peak = measure_answer([*PEER, "gemm"], environment(options.threads))["flops_per_second"] if dtype == "float32" else None
             figures[name] = compare_training(dtype, options.threads, options.steps) | {"gemm_peak": peak}
-            label = name if dtype == "float32" else f"{name} (held to AVX2)"
+            label = f"{name}, {FLOAT32_SHAPE}" if dtype == "float32" else f"{name}, {BFLOAT16_SHAPE}, AVX2"
             print_training(label, figures[name], peak)
         else:
-            figures[name] = compare_decoding(dtype, options.threads)
+            figures[name] = compare_decoding(MODEL_FLOAT32 if stored else MODEL, dtype, options.threads)
             print(f"{name:<36} {'Tessera':>10} {'peer':>10}")
             print_row("greedy decoding", figures[name], "tokens_per_second", "tokens/s")
     if options.json:

@@ -1,7 +1,7 @@
 """The other side of the comparison: Hugging Face transformers with torch's fused AdamW, as one would write it.
 
-  peer.py make-model DIR       a model of SmolLM2-135M's shape with random weights, saved as a Hugging Face directory
-  peer.py train DIR --dtype    trains on random tokens; prints "step N | ..." after each step
+  peer.py make-model DIR --dtype   a model of SmolLM2-135M's shape with random weights (of bf16 precision), saved as a Hugging Face directory
+  peer.py train DIR --dtype    trains on random tokens; prints "steps 1 to N" before the first step, "step N | ..." after each
   peer.py decode DIR --dtype   decodes greedily; prints tokens per second
   peer.py gemm                 prints the machine's fp32 GEMM rate
 """
@@ -13,27 +13,28 @@ import time
 import torch
 import transformers
 
-ROWS, LENGTH, VOCABULARY = 4, 256, 49152
+VOCABULARY = 49152
 
 
-def make_model(directory: str) -> None:
+def make_model(directory: str, dtype: str) -> None:
     torch.manual_seed(0)
     config = transformers.LlamaConfig(
         vocab_size=VOCABULARY, hidden_size=576, intermediate_size=1536, num_hidden_layers=30, num_attention_heads=9, num_key_value_heads=3,
         max_position_embeddings=8192, rope_theta=100000.0, rms_norm_eps=1e-5, tie_word_embeddings=True, bos_token_id=1, eos_token_id=2)
-    transformers.LlamaForCausalLM(config).save_pretrained(directory)
+    transformers.LlamaForCausalLM(config).bfloat16().to(getattr(torch, dtype)).save_pretrained(directory)
 
 
 def load(directory: str, dtype: str) -> torch.nn.Module:
     return transformers.AutoModelForCausalLM.from_pretrained(directory, dtype=getattr(torch, dtype))
 
 
-def train(directory: str, dtype: str, steps: int) -> None:
+def train(directory: str, dtype: str, steps: int, rows: int, length: int) -> None:
     model = load(directory, dtype).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.1, fused=True)
     generator = torch.Generator().manual_seed(0)
+    print(f"steps 1 to {steps}", flush=True)
     for step in range(1, steps + 1):
-        tokens = torch.randint(0, VOCABULARY, (ROWS, LENGTH), generator=generator)
+        tokens = torch.randint(0, VOCABULARY, (rows, length), generator=generator)
         start = time.perf_counter()
         loss = model(input_ids=tokens, labels=tokens).loss
         loss.backward()
@@ -41,7 +42,7 @@ def train(directory: str, dtype: str, steps: int) -> None:
         optimizer.step()
         optimizer.zero_grad()
         seconds = time.perf_counter() - start
-        print(f"step {step} | loss {loss.item():.4f} | grad_norm {norm.item():.4f} | tps {ROWS * LENGTH / seconds:.2f}", flush=True)
+        print(f"step {step} | loss {loss.item():.4f} | grad_norm {norm.item():.4f} | tps {rows * length / seconds:.2f}", flush=True)
 
 
 @torch.inference_mode()
@@ -74,12 +75,14 @@ def main() -> None:
     parser.add_argument("directory", nargs="?")
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--rows", type=int, default=4)
+    parser.add_argument("--length", type=int, default=256)
     parser.add_argument("--tokens", type=int, default=64)
     options = parser.parse_args()
     if options.action == "make-model":
-        make_model(options.directory)
+        make_model(options.directory, options.dtype)
     elif options.action == "train":
-        train(options.directory, options.dtype, options.steps)
+        train(options.directory, options.dtype, options.steps, options.rows, options.length)
     elif options.action == "decode":
         decode(options.directory, options.dtype, options.tokens)
     else:

@@ -3,6 +3,7 @@
 #include <ATen/ops/equal.h>
 #include <gtest/gtest.h>
 
+#include "model/checkpoint_files.h"
 #include "model/rows.h"
 #include "support/support.h"
 #include "tessera/model/config.h"
@@ -77,6 +78,36 @@ TEST(CausalLM, NamesWhatIsMissing) {
   EXPECT_NE(error_of([&] { CausalLM::from_pretrained(directory.path(), {}); }).find("config.json"), std::string::npos);
   std::filesystem::copy(test_data("goldens/qwen3/config.json"), directory / "config.json");
   EXPECT_NE(error_of([&] { CausalLM::from_pretrained(directory.path(), {}); }).find("safetensors"), std::string::npos);
+}
+
+std::int64_t weight_bytes(const CausalLM& model) {
+  std::int64_t bytes = 0;
+  for (const FlatBuffer& buffer : model.store->buffers()) bytes += buffer.compute.numel() * buffer.compute.element_size();
+  return bytes;
+}
+
+at::Tensor logits(const CausalLM& model, const Batch& batch) {
+  ops::Tape tape(ops::Tape::Mode::Inference);
+  return model.decoder->logits(model.decoder->hidden(tape, batch.inputs).value);
+}
+
+// A checkpoint in bf16, run in fp32: its matrices stay as they are, and nothing else changes. (A trained store widens them.)
+TEST(CausalLM, InferenceInFp32KeepsBf16MatricesAndGivesTheFp32Results) {
+  for (const char* const name : {"llama_tied_llama3_rope", "gpt2", "gemma2", "qwen3"}) {
+    SCOPED_TRACE(name);
+    const tessera::test::TemporaryDirectory directory;
+    const auto golden = test_data(std::string("goldens/") + name);
+    std::filesystem::copy(golden / "config.json", directory / "config.json");
+    tessera::test::write_floats(directory.path(), tessera::test::read_floats(golden), DType::BF16);
+    const CausalLM kept = CausalLM::from_pretrained(directory.path(), {.dtype = DType::F32});
+    const CausalLM wide = CausalLM::from_pretrained(directory.path(), {.dtype = DType::F32, .trainable = true});
+    EXPECT_LT(weight_bytes(kept), weight_bytes(wide) * 6 / 10);
+    for (const Batch& batch : {make_batch({document(3, 1)}), make_batch({document(40, 2), document(17, 3)})}) {
+      const at::Tensor expected = logits(wide, batch);
+      EXPECT_EQ(logits(kept, batch).scalar_type(), at::kFloat);
+      EXPECT_LE((logits(kept, batch) - expected).abs().max().item<double>(), 1e-5 * expected.abs().max().item<double>());
+    }
+  }
 }
 
 }  // namespace

@@ -93,5 +93,16 @@ TEST(ParameterStore, CheckpointViewTurnsTransposedPiecesRound) {
   EXPECT_EQ(store.parameter(index).weight[5][3].item<double>(), 9.0);
 }
 
+TEST(ParameterStore, SomeMatricesOfAnUntrainedFp32StoreMayStayInBf16) {
+  ParameterStore store(small_table(), {.compute_dtype = DType::F32, .trainable = false, .frozen = {}, .kept_in_bfloat16 = {"layers.0.down.weight"}});
+  for (std::size_t index = 0; index < store.table().parameters.size(); ++index) {
+    const ops::Parameter& parameter = store.parameter(index);
+    const bool kept = parameter.name == "layers.0.down.weight";
+    EXPECT_EQ(parameter.widened, kept) << parameter.name;
+    EXPECT_EQ(parameter.weight.scalar_type(), kept ? at::kBFloat16 : at::kFloat) << parameter.name;
+    EXPECT_EQ(parameter.compute_type(), at::kFloat) << parameter.name;
+  }
+}
+
 }  // namespace
 }  // namespace tessera::model

@@ -68,5 +68,16 @@ TEST_P(Embedding, DeferredGradientsAreTheSameBits) {
   EXPECT_TRUE(bitwise_equal(now.gradient, later.gradient));
 }
 
+TEST(WidenedEmbedding, GivesTheRowsInFp32) {
+  Parameter narrow = make_parameter(random_tensor({9, 12}, 1, at::kBFloat16), false);
+  narrow.widened = true;
+  Parameter wide = make_parameter(narrow.weight.to(at::kFloat), false);
+  const at::Tensor ids = index_tensor(kIds);
+  for (const double scale : {1.0, 1.7}) {
+    Tape tape(Tape::Mode::Inference);
+    EXPECT_TRUE(bitwise_equal(embedding(tape, ids, narrow, scale).value, embedding(tape, ids, wide, scale).value));
+  }
+}
+
 }  // namespace
 }  // namespace tessera::ops::test

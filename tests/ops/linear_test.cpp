@@ -128,5 +128,26 @@ TEST(LinearOnATapeWithoutRecord, KeepsNothing) {
   EXPECT_EQ(tape.size(), 0U);
 }
 
+// fp32 input, bf16 weight: as if the weight were an fp32 one of the same values.
+TEST(WidenedLinear, EqualsTheProductWithAnFp32Weight) {
+  Parameter narrow = make_parameter(random_tensor({1300, 600}, 2, at::kBFloat16), false);
+  narrow.widened = true;
+  Parameter wide = make_parameter(narrow.weight.to(at::kFloat), false), bias = make_parameter(random_tensor({1300}, 3, at::kFloat), false);
+  for (const std::int64_t rows : {1, 8, 9, 70}) {
+    SCOPED_TRACE(rows);
+    Tape tape(Tape::Mode::Inference);
+    const Variable input = tape.variable(random_tensor({rows, 600}, 1, at::kFloat));
+    for (Parameter* added : {&bias, static_cast<Parameter*>(nullptr)}) {
+      const at::Tensor output = linear(tape, input, narrow, added).value;
+      EXPECT_EQ(output.scalar_type(), at::kFloat);
+      EXPECT_LE(relative_error(output, linear(tape, input, wide, added).value), 1e-6);
+    }
+    at::Tensor into = random_tensor({rows, 1300}, 4, at::kFloat);
+    matmul_nt_out(into, input.value, narrow.weight);
+    EXPECT_LE(relative_error(into, matmul_nt(input.value, wide.weight)), 1e-6);
+    EXPECT_TRUE(bitwise_equal(matmul_nt(input.value, narrow.weight), into));
+  }
+}
+
 }  // namespace
 }  // namespace tessera::ops::test

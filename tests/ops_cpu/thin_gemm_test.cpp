@@ -8,7 +8,8 @@ namespace {
 template <class T, class W>
 void check(std::int64_t rows, std::int64_t inputs, std::int64_t outputs, WeightOrder order, bool with_bias) {
   const auto x = random_array<T>(rows * (inputs + 3), 1);
-  const auto weight = random_array<W>(inputs * outputs, 2), bias = random_array<W>(outputs, 3);
+  const auto weight = random_array<W>(inputs * outputs, 2);
+  const auto bias = random_array<T>(outputs, 3);
   std::vector<double> expected;
   for (std::int64_t m = 0; m < rows; ++m) {
     for (std::int64_t n = 0; n < outputs; ++n) {

@@ -23,7 +23,7 @@ bool angles_change(const model::ModelSpec& spec, std::int64_t from, std::int64_t
 }
 
 std::unique_ptr<KeyValueCache> make_cache(const model::CausalLM& model, std::int64_t capacity) {
-  return std::make_unique<KeyValueCache>(model.spec, capacity, model.store->parameter("embedding.weight").weight.scalar_type());
+  return std::make_unique<KeyValueCache>(model.spec, capacity, model.store->parameter("embedding.weight").compute_type());
 }
 
 }  // namespace

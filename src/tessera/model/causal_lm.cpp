@@ -8,10 +8,15 @@
 namespace tessera::model {
 namespace {
 
-CausalLM make(const ModelSpec& spec, const CausalLMOptions& options) {
-  const DType dtype = options.dtype.value_or(default_compute_dtype(spec));
-  auto store = std::make_unique<ParameterStore>(
-      parameter_table(spec), ParameterStore::Options{.compute_dtype = dtype, .trainable = options.trainable, .frozen = options.frozen, .placement = options.placement});
+/// `source`: where the weights will come from, if not from random numbers.
+CausalLM make(const ModelSpec& spec, const CausalLMOptions& options, const formats::TensorSource* source) {
+  ParameterTable table = parameter_table(spec);
+  ParameterStore::Options kept{.compute_dtype = options.dtype.value_or(default_compute_dtype(spec)),
+                               .trainable = options.trainable,
+                               .frozen = options.frozen,
+                               .placement = options.placement};
+  if (source != nullptr && !options.trainable && kept.compute_dtype == DType::F32) kept.kept_in_bfloat16 = matrices_in_bfloat16(table, *source);
+  auto store = std::make_unique<ParameterStore>(std::move(table), std::move(kept));
   auto decoder = std::make_unique<Decoder>(spec, *store, options.decoder);
   return {spec, std::move(store), std::move(decoder)};
 }
@@ -26,13 +31,13 @@ CausalLM CausalLM::from_pretrained(const std::filesystem::path& directory, const
 
 CausalLM CausalLM::from_pretrained(const std::filesystem::path& directory, const ModelSpec& spec, const CausalLMOptions& options) {
   const auto source = formats::open_huggingface_source(directory);
-  CausalLM model = make(spec, options);
+  CausalLM model = make(spec, options, source.get());
   load_weights(*model.store, *source);
   return model;
 }
 
 CausalLM CausalLM::from_config(const ModelSpec& spec, std::uint64_t seed, const CausalLMOptions& options) {
-  CausalLM model = make(spec, options);
+  CausalLM model = make(spec, options, nullptr);
   initialize_weights(*model.store, seed);
   return model;
 }

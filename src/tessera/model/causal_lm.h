@@ -27,7 +27,8 @@ struct CausalLM {
   std::unique_ptr<ParameterStore> store;
   std::unique_ptr<Decoder> decoder;
 
-  /// A Hugging Face directory with weights. UserError for everything wrong with it.
+  /// A Hugging Face directory with weights. UserError for everything wrong with it. When it computes in fp32 and is not trained, matrices that the
+  /// checkpoint holds in bf16 stay in bf16 (ops::Parameter::widened): every product is the fp32 one, for half the memory and half the reading.
   static CausalLM from_pretrained(const std::filesystem::path& directory, const CausalLMOptions& options);
   /// The same for a spec that differs from the directory's config.json (overridden fields).
   static CausalLM from_pretrained(const std::filesystem::path& directory, const ModelSpec& spec, const CausalLMOptions& options);

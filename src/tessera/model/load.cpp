@@ -212,6 +212,18 @@ void check_tied_head(const ParameterTable& table, const TensorSource& source, co
 
 }  // namespace
 
+std::set<std::string> matrices_in_bfloat16(const ParameterTable& table, const TensorSource& source) {
+  const Names names(table, source);
+  const auto in_bfloat16 = [&](const Piece& piece) {
+    const TensorSpec* tensor = source.find(names.in_source(piece.tensor));
+    return tensor != nullptr && tensor->dtype == DType::BF16;
+  };
+  std::set<std::string> found;
+  for (const ParameterSpec& parameter : table.parameters)
+    if (parameter.shape.size() == 2 && std::ranges::all_of(parameter.pieces, in_bfloat16)) found.insert(parameter.name);
+  return found;
+}
+
 void check_weights(const ParameterTable& table, const TensorSource& source) { check(table, source, Names(table, source)); }
 
 void load_weights(ParameterStore& store, const TensorSource& source) {

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <set>
+#include <string>
+
 #include "tessera/formats/tensor_source.h"
 #include "tessera/model/parameter_store.h"
 
@@ -13,6 +16,9 @@ namespace tessera::model {
 /// counted as surplus: buffers older versions of transformers saved (rotary inv_freq, attention masks), and a tied head that equals the embedding
 /// (one that differs is an error).
 void load_weights(ParameterStore& store, const formats::TensorSource& source);
+
+/// Names of the parameters that are matrices and that the checkpoint holds wholly in bf16.
+std::set<std::string> matrices_in_bfloat16(const ParameterTable& table, const formats::TensorSource& source);
 
 /// The check alone: it reads no weights and needs no store.
 void check_weights(const ParameterTable& table, const formats::TensorSource& source);

@@ -21,12 +21,14 @@ std::vector<FlatBuffer> plan_buffers(const ParameterTable& table, const Paramete
   for (std::size_t index = 0; index < table.parameters.size(); ++index) {
     const ParameterSpec& parameter = table.parameters[index];
     const bool trainable = options.trainable && !(options.frozen && options.frozen(parameter));
-    auto buffer =
-        std::ranges::find_if(buffers, [&](const FlatBuffer& other) { return other.unit == parameter.unit && other.trainable == trainable; });
+    const bool widened = options.kept_in_bfloat16.contains(parameter.name);
+    auto buffer = std::ranges::find_if(
+        buffers, [&](const FlatBuffer& other) { return other.unit == parameter.unit && other.trainable == trainable && other.widened == widened; });
     if (buffer == buffers.end()) {
       buffers.emplace_back();
       buffers.back().unit = parameter.unit;
       buffers.back().trainable = trainable;
+      buffers.back().widened = widened;
       buffer = buffers.end() - 1;
     }
     buffer->ranges.push_back({index, buffer->num_elements(), parameter.num_elements(), parameter.num_elements() / parameter.shape.front()});
@@ -45,7 +47,8 @@ at::Tensor held_part(const FlatBuffer& buffer, const at::Tensor& whole) {
   return buffer.held == Extent{0, whole.numel()} ? whole : whole.narrow(0, buffer.held.begin, buffer.held.size());
 }
 
-void allocate(FlatBuffer& buffer, DType compute, const Placement& placement) {
+void allocate(FlatBuffer& buffer, DType compute_dtype, const Placement& placement) {
+  const DType compute = buffer.widened ? DType::BF16 : compute_dtype;
   const std::int64_t size = buffer.num_elements();
   const DType master = master_dtype(compute);
   if (placement.whole_weights) buffer.compute = allocate_flat(size, compute);
@@ -66,6 +69,8 @@ at::Tensor shaped_view(const at::Tensor& flat, const FlatRange& range, const std
 std::int64_t FlatBuffer::num_elements() const { return ranges.empty() ? 0 : align_up(ranges.back().begin + ranges.back().size); }
 
 ParameterStore::ParameterStore(ParameterTable table, Options options) : table_(std::move(table)), options_(std::move(options)) {
+  TESSERA_ASSERT(options_.kept_in_bfloat16.empty() || (!options_.trainable && options_.compute_dtype == DType::F32),
+                 "only fp32 weights that are not trained may be kept in bf16");
   buffers_ = plan_buffers(table_, options_);
   parameters_.resize(table_.parameters.size());
   places_.resize(table_.parameters.size());
@@ -76,6 +81,7 @@ ParameterStore::ParameterStore(ParameterTable table, Options options) : table_(s
       parameters_[index] = std::make_unique<ops::Parameter>();
       parameters_[index]->name = table_.parameters[index].name;
       parameters_[index]->trainable = buffer.trainable;
+      parameters_[index]->widened = buffer.widened;
       index_by_name_.emplace(parameters_[index]->name, index);
       places_[index] = {number, place};
     }

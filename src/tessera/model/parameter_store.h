@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,10 +22,11 @@ namespace tessera::model {
 ///
 /// Masters are fp32 (fp64 for reference runs); when that is the compute dtype they are the compute weights, otherwise the compute weights are rounded
 /// from them. bf16 weights that are not trained have no masters. Where `compute` is there all the time (Placement::whole_weights), `compute_shard` is
-/// a view of it; likewise the gradients.
+/// a view of it; likewise the gradients. A unit of an fp32 model that is not trained may have a second buffer for the weights that are kept in bf16.
 struct FlatBuffer {
   std::int64_t unit = 0;
   bool trainable = true;
+  bool widened = false;           ///< bf16 in an fp32 model: ops::Parameter::widened
   std::vector<FlatRange> ranges;  ///< ascending, each start 64-byte aligned; the gaps are zero and stay zero
   std::vector<Extent> shards;     ///< what each rank of the shard group holds: a partition of [0, n)
   Extent held;                    ///< shards[placement.shard]
@@ -48,6 +50,8 @@ class ParameterStore {
     bool trainable = true;                             ///< false: no gradients, no masters (inference keeps only the compute weights)
     std::function<bool(const ParameterSpec&)> frozen;  ///< parameters without gradients
     Placement placement = {};                          ///< what of it this rank holds
+    /// Matrices of an fp32 store without gradients that stay in bf16: half the memory, and the same results where bf16 holds them exactly.
+    std::set<std::string> kept_in_bfloat16 = {};
   };
   ParameterStore(ParameterTable table, Options options);
   ParameterStore(const ParameterStore&) = delete;

@@ -8,11 +8,17 @@
 #include <chrono>
 #include <limits>
 
+#include "tessera/ops/cpu/elementwise.h"
+#include "tessera/ops/kernel_types.h"
+
 namespace tessera::ops {
 namespace {
 
 // Widening b costs 4 bytes an element once; blocks of a this tall keep their copy in cache without starving the GEMM.
 constexpr std::int64_t kBlockRows = 1024;
+
+// Elements of a weight that are widened at once: 2 MiB in fp32.
+constexpr std::int64_t kBlockElements = std::int64_t{512} << 10;
 
 constexpr std::int64_t kProbeSize = 256;
 constexpr int kProbeRepetitions = 5;
@@ -55,6 +61,18 @@ at::Tensor widened_matmul(const at::Tensor& a_MK, const at::Tensor& b_KN, at::Sc
     }
   }
   return output;
+}
+
+void mixed_matmul_nt_out(at::Tensor& output_NO, const at::Tensor& a_NI, const at::Tensor& b_OI) {
+  const std::int64_t outputs = b_OI.size(0), inputs = b_OI.size(1);
+  const std::int64_t step = std::clamp<std::int64_t>(kBlockElements / std::max<std::int64_t>(inputs, 1), 1, std::max<std::int64_t>(outputs, 1));
+  const at::Tensor wide = at::empty({step, inputs}, a_NI.options());
+  for (std::int64_t first = 0; first < outputs; first += step) {
+    const std::int64_t count = std::min(step, outputs - first);
+    cpu::convert(kernel_data<const cpu::bfloat16>(b_OI) + first * inputs, wide.data_ptr<float>(), count * inputs);
+    at::Tensor block = output_NO.narrow(1, first, count);
+    at::mm_out(block, a_NI, wide.narrow(0, 0, count).t());
+  }
 }
 
 }  // namespace tessera::ops

@@ -13,4 +13,8 @@ bool has_bfloat16_gemm(const at::Tensor& tensor);
 /// stay small. The output is fresh, [M, N], in bf16 or fp32.
 at::Tensor widened_matmul(const at::Tensor& a_MK, const at::Tensor& b_KN, at::ScalarType output_type);
 
+/// output_NO = a_NI · b_OIᵀ for fp32 `a`, fp32 `output` and contiguous bf16 `b`, in fp32: rows of `b` are widened a few at a time and multiplied
+/// while they are in cache, so that no fp32 copy of a whole weight ever exists.
+void mixed_matmul_nt_out(at::Tensor& output_NO, const at::Tensor& a_NI, const at::Tensor& b_OI);
+
 }  // namespace tessera::ops

@@ -9,7 +9,12 @@
 namespace tessera::ops {
 namespace {
 
-at::Tensor forward(const at::Tensor& ids, const at::Tensor& table, double scale) {
+at::Tensor forward(const at::Tensor& ids, const Parameter& parameter, double scale) {
+  if (parameter.widened) {
+    const at::Tensor rows = at::index_select(parameter.weight, 0, ids).to(at::kFloat);
+    return scale == 1.0 ? rows : rows * scale;
+  }
+  const at::Tensor& table = parameter.weight;
   if (!has_cpu_kernel(table)) {
     const at::Tensor rows = at::index_select(table, 0, ids);
     return scale == 1.0 ? rows : (rows.to(compute_type(table)) * scale).to(table.scalar_type());
@@ -48,7 +53,7 @@ void backward(const at::Tensor& ids, Parameter& table, double scale, const at::T
 }  // namespace
 
 Variable embedding(Tape& tape, const at::Tensor& ids_N, Parameter& table, double scale) {
-  Variable output = tape.variable(forward(ids_N, table.weight, scale));
+  Variable output = tape.variable(forward(ids_N, table, scale));
   tape.record([ids_N, &table, scale, out = output.gradient] {
     if (out->empty()) return;
     deliver_weight_gradient(table, [ids_N, &table, scale, gradient = out->take()] { backward(ids_N, table, scale, gradient); });

@@ -18,26 +18,36 @@ constexpr std::int64_t kThinRows = 8;
 
 bool widens(const at::Tensor& tensor) { return tensor.scalar_type() == at::kBFloat16 && !has_bfloat16_gemm(tensor); }
 
-at::Tensor thin_linear(const at::Tensor& input_NI, const at::Tensor& weight_OI, const at::Tensor& bias_O) {
+/// fp32 activations with a bf16 weight: see Parameter::widened.
+bool is_mixed(const at::Tensor& input, const at::Tensor& weight) {
+  return input.scalar_type() == at::kFloat && weight.scalar_type() == at::kBFloat16;
+}
+
+template <class T, class W>
+at::Tensor thin_linear_of(const at::Tensor& input_NI, const at::Tensor& weight_OI, const at::Tensor& bias_O) {
   at::Tensor output = at::empty({input_NI.size(0), weight_OI.size(0)}, input_NI.options());
-  with_kernel_type(input_NI, [&]<class T>(T) {
-    cpu::thin_gemm<T, T>({.rows = input_NI.size(0),
-                          .inputs = input_NI.size(1),
-                          .outputs = weight_OI.size(0),
-                          .input = kernel_data<const T>(input_NI),
-                          .input_stride = input_NI.stride(0),
-                          .weight = kernel_data<const T>(weight_OI),
-                          .order = cpu::WeightOrder::OutIn,
-                          .bias = kernel_data<const T>(bias_O),
-                          .output = kernel_data<T>(output),
-                          .output_stride = output.stride(0)});
-  });
+  cpu::thin_gemm<T, W>({.rows = input_NI.size(0),
+                        .inputs = input_NI.size(1),
+                        .outputs = weight_OI.size(0),
+                        .input = kernel_data<const T>(input_NI),
+                        .input_stride = input_NI.stride(0),
+                        .weight = kernel_data<const W>(weight_OI),
+                        .order = cpu::WeightOrder::OutIn,
+                        .bias = kernel_data<const T>(bias_O),
+                        .output = kernel_data<T>(output),
+                        .output_stride = output.stride(0)});
   return output;
+}
+
+at::Tensor thin_linear(const at::Tensor& input_NI, const at::Tensor& weight_OI, const at::Tensor& bias_O) {
+  if (is_mixed(input_NI, weight_OI)) return thin_linear_of<float, cpu::bfloat16>(input_NI, weight_OI, bias_O);
+  if (input_NI.scalar_type() == at::kFloat) return thin_linear_of<float, float>(input_NI, weight_OI, bias_O);
+  return thin_linear_of<cpu::bfloat16, cpu::bfloat16>(input_NI, weight_OI, bias_O);
 }
 
 at::Tensor forward(const at::Tensor& input_NI, const at::Tensor& weight_OI, const at::Tensor& bias_O) {
   if (has_cpu_kernel(input_NI) && input_NI.size(0) <= kThinRows) return thin_linear(input_NI, weight_OI, bias_O);
-  if (bias_O.defined() && !widens(input_NI)) return at::addmm(bias_O, input_NI, weight_OI.t());
+  if (bias_O.defined() && !widens(input_NI) && !is_mixed(input_NI, weight_OI)) return at::addmm(bias_O, input_NI, weight_OI.t());
   at::Tensor output = matmul_nt(input_NI, weight_OI);
   return bias_O.defined() ? output.add_(bias_O) : output;
 }
@@ -60,6 +70,11 @@ void accumulate_bias_gradient(Parameter& bias, const at::Tensor& gradient_NO) {
 at::Tensor linear_inference(const at::Tensor& input_NI, const at::Tensor& weight_OI) { return forward(input_NI, weight_OI, at::Tensor()); }
 
 at::Tensor matmul_nt(const at::Tensor& a_NI, const at::Tensor& b_OI) {
+  if (is_mixed(a_NI, b_OI)) {
+    at::Tensor output = at::empty({a_NI.size(0), b_OI.size(0)}, a_NI.options());
+    mixed_matmul_nt_out(output, a_NI, b_OI);
+    return output;
+  }
   return widens(a_NI) ? widened_matmul(a_NI, b_OI.t(), at::kBFloat16) : at::mm(a_NI, b_OI.t());
 }
 
@@ -68,7 +83,9 @@ at::Tensor matmul_nn(const at::Tensor& a_NO, const at::Tensor& b_OI) {
 }
 
 void matmul_nt_out(at::Tensor& output_NO, const at::Tensor& a_NI, const at::Tensor& b_OI) {
-  if (widens(a_NI)) {
+  if (is_mixed(a_NI, b_OI)) {
+    mixed_matmul_nt_out(output_NO, a_NI, b_OI);
+  } else if (widens(a_NI)) {
     output_NO.copy_(matmul_nt(a_NI, b_OI));
   } else {
     at::mm_out(output_NO, a_NI, b_OI.t());

@@ -5,15 +5,16 @@
 
 namespace tessera::ops {
 
-/// output_NO = input_NI · weight_OIᵀ (+ bias_O). Input contiguous [N, I]; weight [O, I]; output in the input's dtype.
-/// Backward: dinput = doutput · weight; the weight's and bias's gradients go to their accumulators, or to the parameter's queue.
+/// output_NO = input_NI · weight_OIᵀ (+ bias_O). Input contiguous [N, I]; weight [O, I]; output in the input's dtype. A widened weight (fp32 input,
+/// bf16 weight, fp32 bias) has no backward. Backward: dinput = doutput · weight; the weight's and bias's gradients go to their accumulators, or to
+/// the parameter's queue.
 Variable linear(Tape& tape, const Variable& input_NI, Parameter& weight, Parameter* bias = nullptr);
 
 /// The product alone, without bias or tape; the thin kernel where there are few rows.
 at::Tensor linear_inference(const at::Tensor& input_NI, const at::Tensor& weight_OI);
 
 /// a_NI · b_OIᵀ, a_NO · b_OI and a_NOᵀ · b_NI: the three products of a linear operator. On CPUs without bf16 matrix instructions bf16 operands
-/// are widened block by block and multiplied in fp32 (at least as accurate, and 20 × faster there).
+/// are widened block by block and multiplied in fp32 (at least as accurate, and 20 × faster there). matmul_nt also takes fp32 `a` with bf16 `b`.
 at::Tensor matmul_nt(const at::Tensor& a_NI, const at::Tensor& b_OI);
 at::Tensor matmul_nn(const at::Tensor& a_NO, const at::Tensor& b_OI);
 /// The first two into an output that exists: a chunked operator's buffer is allocated, and its pages cleared, once.

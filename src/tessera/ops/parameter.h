@@ -25,11 +25,16 @@ class WeightGradientQueue {
 /// gather the buffers behind it between uses. Whoever owns the buffers (model::ParameterStore, later the sharding engine) sets the views.
 struct Parameter {
   std::string name;                      ///< the name in the parameter table
-  at::Tensor weight;                     ///< compute dtype, the local shape; undefined while its unit is not gathered
+  at::Tensor weight;                     ///< compute dtype (but see `widened`), the local shape; undefined while its unit is not gathered
   at::Tensor gradient;                   ///< fp32 accumulator of the same shape (fp64 when the weight is); undefined when frozen, and while not kept
   bool trainable = false;                ///< whether operators deliver a gradient
   bool gradient_written = false;         ///< false: the first gradient of a step overwrites the accumulator, later ones add
   WeightGradientQueue* queue = nullptr;  ///< when set, weight gradients are deferred to it
+  /// A bf16 weight in a model that computes in fp32 and is not trained: linear and embedding widen it as they read it.
+  bool widened = false;
+
+  /// Of the activations that are made with this weight.
+  at::ScalarType compute_type() const { return widened ? at::kFloat : weight.scalar_type(); }
 };
 
 /// Runs `compute` now, or defers it to the parameter's queue. Nothing happens for a frozen parameter.

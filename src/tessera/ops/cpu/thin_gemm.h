@@ -21,7 +21,7 @@ struct ThinGemm {
   std::int64_t input_stride = 0;
   const W* weight = nullptr;  ///< contiguous
   WeightOrder order = WeightOrder::OutIn;
-  const W* bias = nullptr;  ///< [N] or null
+  const T* bias = nullptr;  ///< [N] or null
   T* output = nullptr;
   std::int64_t output_stride = 0;
 };
