@@ -121,7 +121,7 @@ fs::path directory_of(const std::string& model) {
 }
 
 /// eps 1e-6: with less, Adam turns the rounding noise of gradients near zero into steps.
-Trajectory run(const Case& c, comm::Backend& backend) {
+Trajectory run(const Case& c, comm::Backend& backend, std::int64_t steps = kSteps) {
   const fs::path directory = directory_of(c.model);
   const model::ModelSpec spec = model::read_model_spec(directory);
   const auto setup = parallel::DistributedSetup::build(backend, c.policy.distributed);
@@ -131,7 +131,7 @@ Trajectory run(const Case& c, comm::Backend& backend) {
       static_cast<std::int64_t>(parts.size()));
   optim::Optimizer optimizer(*model.model.store, {.betas = {0.9, 0.95}, .epsilon = 1e-6});
   Trajectory result;
-  for (std::int64_t step = 0; step < kSteps; ++step) {
+  for (std::int64_t step = 0; step < steps; ++step) {
     const StepResult done =
         training_step(model, optimizer, parts, static_cast<std::uint64_t>(step), {.learning_rate = 1e-3, .weight_decay = 0.1}, 1.0);
     result.losses.push_back(done.gradients.loss);
@@ -162,10 +162,15 @@ double distance(const Tensors& a, const Tensors& b) {
   return largest;
 }
 
-void expect_close(const Tensors& a, const Tensors& b, double tolerance) {
+void expect_close(const Tensors& a, const Tensors& b, const std::function<double(const std::string&)>& tolerance) {
   EXPECT_EQ(a.size(), b.size());
-  for (const auto& [name, tensor] : b) EXPECT_LE(distance(a.at(name), tensor), tolerance) << name;
+  for (const auto& [name, tensor] : b) EXPECT_LE(distance(a.at(name), tensor), tolerance(name)) << name;
 }
+
+/// Of gradients and of weights after ten steps. The softmax does not feel a bias of all keys: the true gradient of gpt2's is zero, and Adam makes steps
+/// of its rounding noise.
+double gradient_tolerance(const std::string&) { return 1e-5; }
+double weight_tolerance(const std::string& name) { return name.ends_with("c_attn.bias") ? 2e-5 : 1e-5; }
 
 double distance(const std::vector<double>& a, const std::vector<double>& b) {
   double largest = 0.0;
@@ -178,10 +183,10 @@ void expect_parity(const Case& c) {
   const Trajectory result = run(c, test::backend());
   if (c.dtype == DType::F32) {
     const Trajectory& expected = alone(c.model, DType::F32);
-    expect_close(result.gradients, expected.gradients, 1e-5);
+    expect_close(result.gradients, expected.gradients, gradient_tolerance);
     EXPECT_LE(distance(result.losses, expected.losses), 1e-5);
     EXPECT_LE(distance(result.norms, expected.norms), 1e-5);
-    expect_close(result.weights, expected.weights, 1e-5);
+    expect_close(result.weights, expected.weights, weight_tolerance);
     return;
   }
   // Rounding to bf16 moves everything: no further from the truth than one process is.
@@ -224,8 +229,8 @@ void expect_parity(const std::vector<Case>& cases) {
   if (test::backend().rank() == 0) fmt::print("{} compositions over {} ranks\n", cases.size(), test::backend().world_size());
 }
 
-TEST(Parity, SinglePrecision) { expect_parity(some_cases(DType::F32, 12)); }
-TEST(Parity, HalfPrecision) { expect_parity(some_cases(DType::BF16, 6)); }
+TEST(Parity, SinglePrecision) { expect_parity(some_cases(DType::F32, 8)); }
+TEST(Parity, HalfPrecision) { expect_parity(some_cases(DType::BF16, 4)); }
 TEST(Parity, LONG_SinglePrecision) { expect_parity(all_cases(all_models(), DType::F32)); }
 TEST(Parity, LONG_HalfPrecision) { expect_parity(all_cases(all_models(), DType::BF16)); }
 
@@ -233,7 +238,7 @@ TEST(Parity, TwiceTheSameBits) {
   for (const Policy& policy : policies(test::backend().world_size())) {
     SCOPED_TRACE(policy.name);
     const Case c{.model = "llama_tied_llama3_rope", .policy = policy, .accumulation = 3, .dtype = DType::BF16};
-    const Trajectory first = run(c, test::backend()), second = run(c, test::backend());
+    const Trajectory first = run(c, test::backend(), 2), second = run(c, test::backend(), 2);
     EXPECT_EQ(first.losses, second.losses);
     for (const auto& [name, weight] : first.weights) EXPECT_TRUE(at::equal(weight, second.weights.at(name))) << name;
   }
