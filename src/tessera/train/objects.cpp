@@ -187,11 +187,11 @@ checkpoint::ModelFiles make_model_files(const config::Recipe& recipe, const Mode
   return files;
 }
 
-void refuse_unsupported(const config::LoadedRecipe& recipe, const config::Environment& environment) {
+void refuse_unsupported(const config::LoadedRecipe& recipe, const config::Environment& environment, std::int64_t world_size) {
   std::vector<Problem> problems = recipe.unsupported;
   for (Problem& problem : config::absent_resources(recipe, environment)) problems.push_back(std::move(problem));
   ProblemList batch_sizes;
-  config::validate_batch_sizes(recipe, 1, batch_sizes);
+  config::validate_ranks(recipe, world_size, batch_sizes);
   problems.insert(problems.end(), batch_sizes.problems().begin(), batch_sizes.problems().end());
   if (!problems.empty()) throw UserError(std::move(problems));
 }
@@ -230,7 +230,7 @@ ModelPlan plan_model(const config::LoadedRecipe& loaded, const config::Environme
 }
 
 TrainingObjects build_objects(const config::LoadedRecipe& loaded, const config::Environment& environment) {
-  refuse_unsupported(loaded, environment);
+  refuse_unsupported(loaded, environment, 1);
   const config::Recipe& recipe = loaded.recipe;
   ModelPlan plan = plan_model(loaded, environment);
   TrainingObjects objects{.plan = plan,
