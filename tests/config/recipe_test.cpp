@@ -106,8 +106,8 @@ TEST(Recipe, PretrainFromConfig) {
 TEST(Recipe, EveryParallelismIsTyped) {
   const LoadedRecipe loaded = fixture("every_parallelism.yaml");
   const Distributed& distributed = loaded.recipe.distributed;
-  EXPECT_EQ(distributed.dp_size, std::nullopt);
-  EXPECT_EQ(distributed.ep_size, 8);
+  EXPECT_EQ(distributed.sizes.dp_size, std::nullopt);
+  EXPECT_EQ(distributed.sizes.ep_size, 8);
   EXPECT_EQ(distributed.cp_attention, CpAttention::AllToAll);
   EXPECT_EQ(distributed.activation_checkpointing, ActivationCheckpointing::Selective);
   EXPECT_FALSE(distributed.fsdp2.defer_fsdp_grad_sync);

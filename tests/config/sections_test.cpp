@@ -108,24 +108,29 @@ TEST(DistributedSection, StrategiesHaveTheirOwnKeys) {
             Strategy::Ddp);
 }
 
-TEST(DistributedSection, RulesOfStrategies) {
-  EXPECT_THAT(mistakes_of("distributed: {strategy: ddp, tp_size: 2, cp_size: 2, dp_replicate_size: 2}"),
-              AllOf(HasSubstr("distributed.tp_size: 2"), HasSubstr("distributed.cp_size: 2"), HasSubstr("distributed.dp_replicate_size: 2")));
-  EXPECT_THAT(mistakes_of("distributed: {strategy: megatron_fsdp, pp_size: 2, pipeline: {}, ep_size: 2, sequence_parallel: true, "
-                          "activation_checkpointing: selective}"),
-              AllOf(HasSubstr("pp_size: 2"), HasSubstr("ep_size: 2"), HasSubstr("sequence_parallel: true"), HasSubstr("\"selective\"")));
-  EXPECT_THAT(refusals_of("distributed: {strategy: megatron_fsdp, sequence_parallel: false, dp_replicate_size: 1}"), IsEmpty());
-  EXPECT_THAT(mistakes_of("distributed: {pp_size: 2}"), HasSubstr("needs a pipeline section"));
-  EXPECT_THAT(mistakes_of("distributed: {enable_async_tensor_parallel: true}"), HasSubstr("add sequence_parallel: true"));
-  EXPECT_THAT(mistakes_of("distributed: {tp_size: 0}"), HasSubstr("at least 1"));
+TEST(DistributedSection, SizesAreCounts) {
+  EXPECT_THAT(mistakes_of("distributed: {tp_size: 0}"), HasSubstr("between 1 and 32768"));
+  EXPECT_THAT(mistakes_of("distributed: {dp_size: 100000000000000}"), HasSubstr("between 1 and 32768"));
+  EXPECT_THAT(mistakes_of("distributed: {strategy: ddp, dp_replicate_size: x}"), HasSubstr("not a whole number"));
   EXPECT_THAT(mistakes_of("distributed: {activation_checkpointing: partly}"), HasSubstr("unknown value"));
+  EXPECT_EQ(with("distributed: {dp_size: 8, dp_replicate_size: 2}").recipe.distributed.sizes.dp_size, 8);
+  EXPECT_EQ(with("distributed: {dp_size: none, dp_replicate_size: null}").recipe.distributed.sizes.dp_size, std::nullopt);
 }
 
 TEST(DistributedSection, AxesToComeAreRefusedByName) {
-  EXPECT_THAT(refusals_of("distributed: {tp_size: 2}"), Contains("distributed.tp_size: 2 is not supported yet"));
-  EXPECT_THAT(refusals_of("distributed: {dp_size: 8}"), Contains("distributed.dp_size: 8 is not supported yet"));
+  for (const char* size : {"tp_size", "cp_size", "pp_size", "ep_size"}) {
+    const std::string key(size);
+    EXPECT_THAT(refusals_of("distributed: {" + key + ": 2}"), testing::ElementsAre("distributed." + key + ": 2 is not supported yet"));
+  }
   EXPECT_THAT(refusals_of("distributed: {dp_size: none, tp_size: 1, ep_size: }"), IsEmpty());
-  EXPECT_THAT(with("distributed: {pipeline: {pp_schedule: dualpipev}, moe: {}}").notes, Contains("distributed.pipeline: ignored while pp_size is 1"));
+  EXPECT_THAT(with("distributed: {pipeline: {pp_schedule: dualpipev}, moe: {}}").notes,
+              AllOf(Contains("distributed.pipeline: ignored while pp_size is 1"), Contains("distributed.moe: ignored while ep_size is 1")));
+}
+
+TEST(DistributedSection, DataParallelismIsSupported) {
+  for (const char* section :
+       {"{dp_size: 8, dp_replicate_size: 2}", "{strategy: ddp, dp_size: 8}", "{strategy: megatron_fsdp, dp_size: 8, zero_dp_strategy: 1}"})
+    EXPECT_THAT(refusals_of(std::string("distributed: ") + section), IsEmpty()) << section;
 }
 
 TEST(DistributedSection, ActivationCheckpointingSpellings) {

@@ -254,7 +254,7 @@ void interpolate_read_sections(Node& tree, const Environment& environment, Probl
   }
 }
 
-LoadedRecipe type_recipe(Node tree, const Environment& environment, Findings& findings) {
+LoadedRecipe type_recipe(Node tree, const Environment& environment, Findings& findings, std::optional<std::int64_t> world_size) {
   if (!tree.is_map()) {
     findings.mistakes.add({to_string(tree.position), "a recipe is a map of sections", "each line at the left edge is a section: key: value", ""});
     findings.mistakes.throw_if_any();
@@ -262,6 +262,7 @@ LoadedRecipe type_recipe(Node tree, const Environment& environment, Findings& fi
   interpolate_read_sections(tree, environment, findings.mistakes);
   LoadedRecipe loaded{std::move(tree), {}, {}, {}};
   read_recipe(loaded.tree, loaded.recipe, findings);
+  if (world_size && !findings.mistakes.empty()) validate_ranks(loaded, *world_size, findings.mistakes);
   findings.mistakes.throw_if_any();
   loaded.notes = std::move(findings.notes);
   loaded.unsupported = std::move(findings.unsupported);
@@ -270,16 +271,17 @@ LoadedRecipe type_recipe(Node tree, const Environment& environment, Findings& fi
 
 }  // namespace
 
-LoadedRecipe load_recipe(const std::filesystem::path& path, std::span<const std::string> overrides, const Environment& environment) {
+LoadedRecipe load_recipe(const std::filesystem::path& path, std::span<const std::string> overrides, const Environment& environment,
+                         std::optional<std::int64_t> world_size) {
   Findings findings;
   Node tree = read_yaml_file(path);
   apply_overrides(tree, parse_overrides(overrides, findings.mistakes), findings.mistakes);
-  return type_recipe(std::move(tree), environment, findings);
+  return type_recipe(std::move(tree), environment, findings, world_size);
 }
 
 LoadedRecipe load_recipe(Node tree, const Environment& environment) {
   Findings findings;
-  return type_recipe(std::move(tree), environment, findings);
+  return type_recipe(std::move(tree), environment, findings, std::nullopt);
 }
 
 }  // namespace tessera::config

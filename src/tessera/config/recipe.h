@@ -10,6 +10,7 @@
 
 #include "tessera/config/interpolate.h"
 #include "tessera/config/node.h"
+#include "tessera/config/parallelism.h"
 #include "tessera/config/sections/data.h"
 #include "tessera/config/sections/distributed.h"
 #include "tessera/config/sections/model.h"
@@ -51,13 +52,20 @@ struct LoadedRecipe {
 };
 
 /// Reads a recipe, applies command-line overrides ("--a.b", "VALUE", "--a.b=VALUE", "--flag": see override.h), interpolates and types it.
-/// Throws UserError with every mistake: malformed YAML, wrong types and values, unknown keys and targets.
-LoadedRecipe load_recipe(const std::filesystem::path& path, std::span<const std::string> overrides, const Environment& environment);
+/// Throws UserError with every mistake: malformed YAML, wrong types and values, unknown keys and targets. With a `world_size`, what validate_ranks
+/// finds is reported beside them; alone it is not thrown, so that the caller can add what else stands in the way.
+LoadedRecipe load_recipe(const std::filesystem::path& path, std::span<const std::string> overrides, const Environment& environment,
+                         std::optional<std::int64_t> world_size = std::nullopt);
 /// The same for a tree already read (the file's part is done): for tests and tools.
 LoadedRecipe load_recipe(Node tree, const Environment& environment);
 
-/// global_batch_size = local_batch_size · data_parallel_size · (whole number), and packing's rule that local_batch_size is 1. Adds every violation.
+/// global_batch_size = local_batch_size · data_parallel_size · (whole number); packs: local_batch_size 1, and cp_size divides them. Adds every
+/// violation.
 void validate_batch_sizes(const LoadedRecipe& loaded, std::int64_t data_parallel_size, ProblemList& problems);
+/// Everything about `world_size` ranks that the recipe alone decides: the rules of parallelism.h and those of batch sizes. Adds every violation.
+void validate_ranks(const LoadedRecipe& loaded, std::int64_t world_size, ProblemList& problems);
+/// Places of a recipe's keys; `tree` must outlive it.
+Locate locate_in(const Node& tree);
 
 /// One problem for each model, tokenizer and dataset that is named like a hub repository and is neither a path nor in the local hub cache.
 std::vector<Problem> absent_resources(const LoadedRecipe& loaded, const Environment& environment);

@@ -21,10 +21,17 @@ std::string nearest_multiples(std::int64_t value, std::int64_t unit) {
 
 void validate_batch_sizes(const LoadedRecipe& loaded, std::int64_t data_parallel_size, ProblemList& problems) {
   const StepScheduler& sizes = loaded.recipe.step_scheduler;
-  if (loaded.recipe.packed_sequence.packed_sequence_size > 0 && sizes.local_batch_size != 1) {
+  const std::int64_t pack = loaded.recipe.packed_sequence.packed_sequence_size;
+  const std::int64_t cp_size = loaded.recipe.distributed.sizes.cp_size;
+  if (pack > 0 && sizes.local_batch_size != 1) {
     problems.add({where(loaded.tree, "step_scheduler.local_batch_size"),
                   "step_scheduler.local_batch_size: " + text(sizes.local_batch_size) + " does not go with packed_sequence",
                   "a microbatch is one pack", "use local_batch_size 1; packed_sequence_size says how many tokens it holds"});
+  }
+  if (pack % cp_size != 0) {
+    problems.add({where(loaded.tree, "packed_sequence.packed_sequence_size"),
+                  "packed_sequence.packed_sequence_size: " + text(pack) + " is not a multiple of cp_size (" + text(cp_size) + ")",
+                  "every context-parallel rank holds the same number of tokens", "use " + nearest_multiples(pack, cp_size)});
   }
   const std::int64_t unit = sizes.local_batch_size * data_parallel_size;
   if (sizes.global_batch_size % unit == 0) return;
@@ -34,6 +41,16 @@ void validate_batch_sizes(const LoadedRecipe& loaded, std::int64_t data_parallel
                     text(data_parallel_size) + ")",
                 "a step is a whole number of microbatches on every rank",
                 "use global_batch_size " + nearest_multiples(sizes.global_batch_size, unit) + ", or another local_batch_size"});
+}
+
+void validate_ranks(const LoadedRecipe& loaded, std::int64_t world_size, ProblemList& problems) {
+  const Distributed& distributed = loaded.recipe.distributed;
+  validate_parallelism(distributed, world_size, locate_in(loaded.tree), problems);
+  if (const auto dp_size = data_parallel_size(distributed.sizes, world_size)) validate_batch_sizes(loaded, *dp_size, problems);
+}
+
+Locate locate_in(const Node& tree) {
+  return [&tree](std::string_view path) { return where(tree, path); };
 }
 
 namespace {

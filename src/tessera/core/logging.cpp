@@ -1,5 +1,6 @@
 #include "tessera/core/logging.h"
 
+#include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
@@ -18,6 +19,14 @@ spdlog::logger& logger() {
 }
 
 }  // namespace
+
+void send_to(const Destinations& destinations) {
+  std::vector<spdlog::sink_ptr> sinks;
+  if (destinations.terminal) sinks.push_back(std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
+  if (destinations.file) sinks.push_back(std::make_shared<spdlog::sinks::basic_file_sink_mt>(destinations.file->string()));
+  for (const spdlog::sink_ptr& sink : sinks) sink->set_pattern("%^%v%$");
+  logger().sinks() = std::move(sinks);
+}
 
 void line(std::string_view text) { logger().log(spdlog::level::off, "{}", text); }
 void note(std::string_view text) { logger().info("note: {}", text); }

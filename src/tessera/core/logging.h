@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+#include <optional>
 #include <string_view>
 
 namespace tessera::log {
@@ -11,6 +13,13 @@ namespace tessera::log {
 void line(std::string_view text);
 void note(std::string_view text);
 void warning(std::string_view text);
+
+/// Where the lines of this process go from now on. Files are appended to, without colours.
+struct Destinations {
+  bool terminal = true;  ///< standard error
+  std::optional<std::filesystem::path> file;
+};
+void send_to(const Destinations& destinations);
 
 template <class... Arguments>
 void line(fmt::format_string<Arguments...> format, Arguments&&... arguments) {

@@ -1,3 +1,4 @@
+#include "tessera/config/parallelism.h"
 #include "tessera/config/sections/read.h"
 
 namespace tessera::config {
@@ -15,23 +16,16 @@ const Choices<Strategy>& strategies() {
   return choices;
 }
 
-/// The size of an axis; more than one rank along it is refused by name while the axis is still to come. null is 1.
-Key<D> axis(std::string name, std::int64_t D::* member, std::string what) {
-  const Key<D> inner = field(name, member, at_least(1));
-  return {std::move(name), [=](const Scope& scope, const Node& node, D& section) {
-            inner.read(scope, node, section);
-            if (section.*member > 1) scope.unsupported(node, shown(scope, node), kYet, what + " is still to come; one process trains alone", "use 1");
-          }};
+/// A key of the strategy's own options, or of the sizes, as a key of the section.
+template <class Options>
+Key<D> in(Options D::* options, Key<Options> key) {
+  return {key.name, [=](const Scope& scope, const Node& node, D& section) { key.read(scope, node, section.*options); }};
 }
 
-Key<D> dp_size() {
-  const Key<D> inner = field("dp_size", &D::dp_size, at_least(1));
-  return {"dp_size", [=](const Scope& scope, const Node& node, D& section) {
-            inner.read(scope, node, section);
-            if (section.dp_size.value_or(1) > 1) {
-              scope.unsupported(node, shown(scope, node), kYet, "data parallelism is still to come; one process trains alone", "use none or 1");
-            }
-          }};
+/// The size of an axis; null is 1.
+template <class T>
+Key<D> axis(std::string name, T ParallelismSizes::* member) {
+  return in(&D::sizes, field(std::move(name), member, within(1, kMostRanksAlongAnAxis)));
 }
 
 /// Everything AutoModel takes for false, full or selective.
@@ -107,11 +101,13 @@ Keys<MoeParallel> moe_keys() {
 Keys<D> common_keys() {
   return {
       {"strategy", [](const Scope&, const Node&, D&) {}},
-      dp_size(),
-      axis("tp_size", &D::tp_size, "tensor parallelism"),
-      axis("pp_size", &D::pp_size, "pipeline parallelism"),
-      axis("cp_size", &D::cp_size, "context parallelism"),
-      axis("ep_size", &D::ep_size, "expert parallelism"),
+      axis("dp_size", &ParallelismSizes::dp_size),
+      axis("dp_replicate_size", &ParallelismSizes::dp_replicate_size),
+      axis("tp_size", &ParallelismSizes::tp_size),
+      axis("pp_size", &ParallelismSizes::pp_size),
+      axis("cp_size", &ParallelismSizes::cp_size),
+      axis("ep_size", &ParallelismSizes::ep_size),
+      field("sequence_parallel", &D::sequence_parallel),
       activation_checkpointing(),
       field_refused_unless("offload_activations", &D::offload_activations, false, kYet, "activations stay in memory"),
       choice("cp_attention", &D::cp_attention,
@@ -150,26 +146,10 @@ Key<D> offload_policy() {
           }};
 }
 
-/// A key of the strategy's own options, as a key of the section.
-template <class Options>
-Key<D> in(Options D::* options, Key<Options> key) {
-  return {key.name, [=](const Scope& scope, const Node& node, D& section) { key.read(scope, node, section.*options); }};
-}
-
-/// A key of fsdp2 that recipes keep at its neutral value when they switch strategies; anything else is a mistake.
-Key<D> only_with_fsdp2(std::string name, Type type, std::string rule) {
-  return {std::move(name), [type, rule = std::move(rule)](const Scope& scope, const Node& node, D&) {
-            if (!check_type(scope, node, type) || is_null(node) || as_bool(node) == false || as_int(node) == 1) return;
-            scope.mistake(node, shown(scope, node) + " does not go with the strategy", rule, "use strategy fsdp2");
-          }};
-}
-
 Keys<D> fsdp2_keys() {
   using F = Fsdp2Options;
   const auto own = [](Key<F> key) { return in(&D::fsdp2, std::move(key)); };
   return {
-      axis("dp_replicate_size", &D::dp_replicate_size, "data parallelism"),
-      field("sequence_parallel", &D::sequence_parallel),
       field("enable_async_tensor_parallel", &D::enable_async_tensor_parallel),
       field("tp_plan", &D::tp_plan),
       own(mp_policy(&F::mp_policy)),
@@ -206,8 +186,6 @@ Keys<D> megatron_fsdp_keys() {
       inert<D>("nccl_ub", Type::Bool, "has no effect: communication buffers are not registered with NCCL"),
       inert<D>("keep_fp8_transpose_cache", Type::Bool, "has no effect: nothing is kept in FP8"),
       inert<D>("init_fsdp_with_meta_device", Type::Bool, "has no effect: every rank only ever makes its own share"),
-      only_with_fsdp2("sequence_parallel", Type::Bool, "megatron_fsdp has no sequence parallelism"),
-      only_with_fsdp2("dp_replicate_size", Type::Int, "only fsdp2 replicates groups of shards"),
   };
 }
 
@@ -222,8 +200,6 @@ Keys<D> ddp_keys() {
       own(field("gradient_as_bucket_view", &P::gradient_as_bucket_view)),
       in(&D::fsdp2, field("autocast_dtype", &Fsdp2Options::autocast_dtype)),
       scope_of_checkpointing(),
-      only_with_fsdp2("sequence_parallel", Type::Bool, "ddp replicates the whole model on every rank"),
-      only_with_fsdp2("dp_replicate_size", Type::Int, "ddp replicates the whole model on every rank"),
   };
 }
 
@@ -252,31 +228,17 @@ bool read_strategy(const Scope& scope, const Node& node, D& section) {
   return target != nullptr;
 }
 
-void check_strategy_rules(const Scope& scope, const Node& node, const D& section) {
-  const auto refuse = [&](std::string_view key, bool broken, std::string rule, std::string fix) {
-    const Node* value = node.find(key);
-    if (broken && value) scope.child(key).mistake(*value, shown(scope, *value) + " does not go with the strategy", std::move(rule), std::move(fix));
-  };
-  if (section.strategy == Strategy::Ddp) {
-    for (const auto& [key, size] :
-         {std::pair{"tp_size", section.tp_size}, {"pp_size", section.pp_size}, {"cp_size", section.cp_size}, {"ep_size", section.ep_size}}) {
-      refuse(key, size > 1, "ddp replicates the whole model on every rank", "use strategy fsdp2");
-    }
+void refuse_axes_to_come(const Scope& scope, const Node& node, const D& section) {
+  for (const AxisToCome& axis : axes_to_come(section.sizes)) {
+    const Node* value = node.find(axis.key);
+    TESSERA_ASSERT(value != nullptr, "a size other than 1 was read");
+    scope.child(axis.key).unsupported(*value, shown(scope, *value), kYet, std::string(axis.what) + " is still to come", "use 1");
   }
-  if (section.strategy == Strategy::MegatronFsdp) {
-    refuse("pp_size", section.pp_size > 1, "megatron_fsdp has no pipeline", "use strategy fsdp2");
-    refuse("ep_size", section.ep_size > 1, "megatron_fsdp does not split experts", "use strategy fsdp2");
-    refuse("activation_checkpointing", section.activation_checkpointing == ActivationCheckpointing::Selective,
-           "megatron_fsdp recomputes whole blocks or nothing", "use full");
-  }
-  refuse("enable_async_tensor_parallel", section.enable_async_tensor_parallel && !section.sequence_parallel,
-         "chunks are overlapped between the gather and the scatter of sequence parallelism", "add sequence_parallel: true");
-  if (section.pp_size > 1 && !section.pipeline) {
-    scope.mistake(*node.find("pp_size"), "pp_size " + std::to_string(section.pp_size) + " needs a pipeline section",
-                  "the schedule and the microbatch size are chosen there", "add pipeline: {} for the defaults");
-  }
-  if (section.pp_size == 1 && section.pipeline) scope.child("pipeline").note("ignored while pp_size is 1");
-  if (section.ep_size == 1 && section.moe) scope.child("moe").note("ignored while ep_size is 1");
+}
+
+void note_sections_without_ranks(const Scope& scope, const D& section) {
+  if (section.sizes.pp_size == 1 && section.pipeline) scope.child("pipeline").note("ignored while pp_size is 1");
+  if (section.sizes.ep_size == 1 && section.moe) scope.child("moe").note("ignored while ep_size is 1");
 }
 
 }  // namespace
@@ -284,7 +246,8 @@ void check_strategy_rules(const Scope& scope, const Node& node, const D& section
 void read_distributed(const Scope& scope, const Node& node, Distributed& section) {
   if (is_null(node) || !check_type(scope, node, Type::Map) || !read_strategy(scope, node, section)) return;
   read_section(scope, node, common_keys() + strategy_keys(section.strategy), section);
-  check_strategy_rules(scope, node, section);
+  refuse_axes_to_come(scope, node, section);
+  note_sections_without_ranks(scope, section);
 }
 
 Keys<DistEnv> dist_env_keys() {

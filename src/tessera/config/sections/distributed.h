@@ -84,26 +84,33 @@ struct MoeParallel {
   std::optional<MixedPrecisionPolicy> mp_policy;
 };
 
-/// `distributed`. Sizes left out are 1, except dp_size, which is world_size / (tp·pp·cp).
-struct Distributed {
-  Strategy strategy = Strategy::Fsdp2;
-  std::optional<std::int64_t> dp_size;
+/// Ranks along each axis.
+struct ParallelismSizes {
+  std::optional<std::int64_t> dp_size = std::nullopt;  ///< absent: world_size / (tp_size · pp_size · cp_size)
   std::int64_t dp_replicate_size = 1;
   std::int64_t tp_size = 1;
   std::int64_t pp_size = 1;
   std::int64_t cp_size = 1;
   std::int64_t ep_size = 1;
+};
+/// What one axis may ask for: products of four of them fit in 64 bits.
+inline constexpr std::int64_t kMostRanksAlongAnAxis = 32768;
+
+/// `distributed`. The rules among its values are in parallelism.h.
+struct Distributed {
+  Strategy strategy = Strategy::Fsdp2;
+  ParallelismSizes sizes = {};
   bool sequence_parallel = false;
   bool enable_async_tensor_parallel = false;
-  std::map<std::string, std::string> tp_plan;  ///< name pattern -> style; empty: the family's own plan
+  std::map<std::string, std::string> tp_plan = {};  ///< name pattern -> style; empty: the family's own plan
   CpAttention cp_attention = CpAttention::Ring;
   ActivationCheckpointing activation_checkpointing = ActivationCheckpointing::Off;
   bool offload_activations = false;
-  Fsdp2Options fsdp2;
-  MegatronFsdpOptions megatron_fsdp;
-  DdpOptions ddp;
-  std::optional<Pipeline> pipeline;
-  std::optional<MoeParallel> moe;
+  Fsdp2Options fsdp2 = {};
+  MegatronFsdpOptions megatron_fsdp = {};
+  DdpOptions ddp = {};
+  std::optional<Pipeline> pipeline = std::nullopt;
+  std::optional<MoeParallel> moe = std::nullopt;
 };
 
 /// `dist_env`.

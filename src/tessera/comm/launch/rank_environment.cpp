@@ -1,0 +1,92 @@
+#include "tessera/comm/launch/rank_environment.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <vector>
+
+#include "tessera/core/error.h"
+#include "tessera/core/text.h"
+
+namespace tessera::launch {
+namespace {
+
+/// How one launcher names what its processes are.
+struct Names {
+  std::string_view rank;
+  std::string_view world_size;
+  std::string_view local_rank;
+  std::string_view local_size;
+};
+
+// Open MPI's manual, "environment variables set by mpirun"; MPICH's Hydra; srun(1), "output environment variables"; torchrun's documentation.
+constexpr Names kOpenMpi{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"};
+constexpr Names kHydra{"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"};
+constexpr Names kSlurm{"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", ""};
+constexpr Names kTorchrun{"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
+
+std::int64_t to_number(std::string_view name, const std::string& text) {
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error == std::errc() && end == text.data() + text.size() && number >= 0) return number;
+  throw UserError({"", fmt::format("{}={} is not a whole number from 0", name, text), "the launcher sets it for every rank",
+                   "start the ranks with mpirun or srun, and set none of their variables by hand"});
+}
+
+std::int64_t number_or(const Environment& environment, std::string_view name, std::int64_t otherwise) {
+  const auto text = name.empty() ? std::nullopt : environment(name);
+  return text ? to_number(name, *text) : otherwise;
+}
+
+/// Slurm's "2(x3),1" is 2, 2, 2, 1 tasks on the nodes of a step; this is the number on node `node`, or 1.
+std::int64_t tasks_on_node(const std::string& tasks_per_node, std::int64_t node) {
+  for (const std::string& part : split(tasks_per_node, ',')) {
+    const std::size_t times = part.find("(x");
+    const std::int64_t tasks = to_number("SLURM_STEP_TASKS_PER_NODE", part.substr(0, times));
+    const std::int64_t count =
+        times == std::string::npos ? 1 : to_number("SLURM_STEP_TASKS_PER_NODE", part.substr(times + 2, part.size() - times - 3));
+    if (node < count) return tasks;
+    node -= count;
+  }
+  return 1;
+}
+
+std::optional<RankEnvironment> read(const Environment& environment, const Names& names) {
+  if (!environment(names.rank) || !environment(names.world_size)) return std::nullopt;
+  RankEnvironment found{.rank = number_or(environment, names.rank, 0),
+                        .world_size = number_or(environment, names.world_size, 1),
+                        .local_rank = number_or(environment, names.local_rank, 0),
+                        .local_size = number_or(environment, names.local_size, 1)};
+  if (const auto tasks = environment("SLURM_STEP_TASKS_PER_NODE"); names.local_size.empty() && tasks)
+    found.local_size = tasks_on_node(*tasks, number_or(environment, "SLURM_NODEID", 0));
+  if (found.rank < found.world_size && found.local_rank < found.local_size) return found;
+  throw UserError({"",
+                   fmt::format("{}={} of {}={}, {} of {} on this host: no such rank", names.rank, found.rank, names.world_size, found.world_size,
+                               found.local_rank, found.local_size),
+                   "ranks are numbered from 0", "start the ranks with mpirun or srun, and set none of their variables by hand"});
+}
+
+}  // namespace
+
+std::optional<RankEnvironment> rank_environment(const Environment& environment) {
+  for (const Names& names : {kOpenMpi, kHydra}) {
+    if (const auto found = read(environment, names)) return found;
+  }
+  const auto step = read(environment, kSlurm);
+  return step && step->world_size > 1 ? step : std::nullopt;
+}
+
+std::optional<RankEnvironment> torchrun_environment(const Environment& environment) {
+  if (!environment("MASTER_ADDR")) return std::nullopt;
+  return read(environment, kTorchrun);
+}
+
+void refuse_torchrun_on_cpu(const Environment& environment, const std::string& command_line) {
+  const auto found = torchrun_environment(environment);
+  if (!found || rank_environment(environment)) return;
+  throw UserError({"", "RANK, WORLD_SIZE and MASTER_ADDR are set, as torchrun does", "on CPUs ranks talk MPI, which only its own launcher can start",
+                   fmt::format("start them with  mpirun -n {} {}\n        or on one host with  {} --nproc-per-node {}", found->world_size,
+                               command_line, command_line, found->world_size)});
+}
+
+}  // namespace tessera::launch

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/config/sections/distributed.h"
+#include "tessera/core/error.h"
+
+/// Rules about splitting the work among ranks: arithmetic over `distributed`, for recipes and for programs that fill the struct themselves.
+/// With one rank nothing is split, and every size must be 1.
+namespace tessera::config {
+
+/// Where a key stands, for messages: "distributed.tp_size" -> "recipe.yaml:14". Empty: nowhere.
+using Locate = std::function<std::string(std::string_view dotted_path)>;
+
+/// Data-parallel ranks: world_size / (tp · pp · cp); nothing when that is no whole number.
+std::optional<std::int64_t> data_parallel_size(const ParallelismSizes& sizes, std::int64_t world_size);
+
+/// Adds every violation: sizes that do not multiply to `world_size`, sizes and options that the strategy does not know, experts that do not divide.
+void validate_parallelism(const Distributed& distributed, std::int64_t world_size, const Locate& locate, ProblemList& problems);
+
+/// tp ranks hold whole attention heads; key/value heads are cut too, or each is held by an equal number of ranks.
+void validate_heads(const ParallelismSizes& sizes, std::int64_t num_attention_heads, std::int64_t num_key_value_heads, const Locate& locate,
+                    ProblemList& problems);
+
+/// An axis that has more than one rank and is not supported yet.
+struct AxisToCome {
+  std::string_view key;   ///< "tp_size"
+  std::string_view what;  ///< "tensor parallelism"
+};
+std::vector<AxisToCome> axes_to_come(const ParallelismSizes& sizes);
+
+}  // namespace tessera::config
