@@ -1,6 +1,8 @@
 # Libraries from the distribution; scripts/setup lists the packages and what each is for. Also part of the installed CMake package.
 find_package(Threads REQUIRED)
 find_package(OpenMP REQUIRED COMPONENTS CXX)
+# The C interface only: Open MPI or MPICH. Nothing calls it in a process that mpirun did not start.
+find_package(MPI REQUIRED COMPONENTS C)
 find_package(fmt REQUIRED)
 find_package(spdlog REQUIRED)
 find_package(nlohmann_json REQUIRED)

@@ -18,6 +18,8 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PROGRAMS_AT_ONCE = 2
+DISTRIBUTED = "distributed_tests"  # starts under mpirun, once per number of ranks
+NUMBERS_OF_RANKS = (1, 2, 3, 4, 8)
 SECONDS_PER_PROGRAM = 1800
 
 
@@ -60,6 +62,74 @@ def run_program(program: pathlib.Path, full: bool, pattern: str | None) -> Resul
     if status != 0 and not result.failed:
         result.failed.append(f"the program {ending} after its last test")
     return result
+
+
+def run_ranks(program: pathlib.Path, ranks: int, full: bool, pattern: str | None) -> Result:
+    """The program of tests/distributed under mpirun. A test passes when it passes at every rank."""
+    result = Result(f"{program.name} x{ranks}")
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        command = [*mpirun(), "-n", str(ranks), str(program), "--report", folder, "--gtest_brief=0", "--gtest_color=no"]
+        command += ["--full"] if full else []
+        command += [f"--gtest_filter={pattern}"] if pattern else []
+        status, launcher_output = run_launcher(command, folder)
+        result.seconds = time.monotonic() - start
+        per_rank = [read_rank(pathlib.Path(folder), rank) for rank in range(ranks)]
+    join_ranks(per_rank, result)
+    ending = f"did not end within {SECONDS_PER_PROGRAM} s" if status is None else f"ended with exit status {status}"
+    if status != 0 and not result.failed:
+        result.failed.append(f"the program {ending}")
+    result.output = "".join(f"---- rank {rank} ----\n{failing_output(one)}\n" for rank, one in enumerate(per_rank) if one.failed)
+    result.output += f"---- mpirun ----\n{launcher_output}" if status != 0 else ""
+    return result
+
+
+def mpirun() -> list[str]:
+    """mpirun and what lets it start more ranks than there are cores; MPICH's does so anyway."""
+    version = subprocess.run(["mpirun", "--version"], capture_output=True, text=True).stdout
+    return ["mpirun", "--oversubscribe", "--allow-run-as-root", "--bind-to", "none"] if "Open MPI" in version or "OpenRTE" in version else ["mpirun"]
+
+
+def run_launcher(command: list[str], folder: str) -> tuple[int | None, str]:
+    """Exit status (None: took too long) and output of an mpirun command, which ends its ranks when it is ended."""
+    environment = {**os.environ, "OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment, cwd=folder)
+    try:
+        output, _ = process.communicate(timeout=SECONDS_PER_PROGRAM)
+        status = process.returncode
+    except subprocess.TimeoutExpired:
+        process.terminate()  # mpirun passes it on to the ranks
+        try:
+            output, _ = process.communicate(timeout=10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            output, _ = process.communicate()
+        status = None
+    return status, output.decode(errors="replace")
+
+
+def read_rank(folder: pathlib.Path, rank: int) -> Result:
+    """What one rank has reported, or had told before it died."""
+    result = Result(f"rank {rank}")
+    text, report = folder / f"rank.{rank}.txt", folder / f"rank.{rank}.json"
+    result.output = text.read_text(errors="replace") if text.exists() else ""
+    if report.exists():
+        read_report(json.loads(report.read_text()), result)
+    else:
+        read_output(result)
+        if not result.failed:
+            result.failed.append(f"{last_test(result.output)}: the rank died or was stopped")
+    return result
+
+
+def join_ranks(per_rank: list[Result], result: Result) -> None:
+    result.passed = min(one.passed for one in per_rank)
+    result.skipped = per_rank[0].skipped
+    where: dict[str, list[str]] = {}
+    for rank, one in enumerate(per_rank):
+        for test in one.failed:
+            where.setdefault(test, []).append(str(rank))
+    result.failed = [f"{test} (rank {' '.join(ranks)})" for test, ranks in where.items()]
 
 
 def read_report(report: dict, result: Result) -> None:
@@ -181,7 +251,9 @@ def main() -> int:
 
     results = []
     with concurrent.futures.ThreadPoolExecutor(PROGRAMS_AT_ONCE) as pool:
-        waiting = [pool.submit(run_program, program, options.full, options.filter) for program in programs]
+        waiting = [pool.submit(run_program, program, options.full, options.filter) for program in programs if program.name != DISTRIBUTED]
+        waiting += [pool.submit(run_ranks, program, ranks, options.full, options.filter)
+                    for program in programs if program.name == DISTRIBUTED for ranks in NUMBERS_OF_RANKS]
         waiting += [pool.submit(run_script, script, options.build) for script in scripts]
         waiting += [pool.submit(check) for check in checks]
         for finished in concurrent.futures.as_completed(waiting):

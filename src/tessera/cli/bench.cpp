@@ -4,6 +4,7 @@
 #include <chrono>
 #include <memory>
 
+#include "tessera/cli/bench_comm.h"
 #include "tessera/cli/cli.h"
 #include "tessera/cli/compute_dtype.h"
 #include "tessera/core/error.h"
@@ -151,7 +152,7 @@ CLI::App* add_bench_command(CLI::App& bench, const std::string& name, const std:
 
 Command add_bench(CLI::App& program) {
   const auto options = std::make_shared<Options>();
-  CLI::App* parser = program.add_subcommand("bench", "Measure training and generation");
+  CLI::App* parser = program.add_subcommand("bench", "Measure training, generation and the ranks' communication");
   parser->require_subcommand(1);
   CLI::App* train = add_bench_command(*parser, "train", "Training steps: tokens/s, memory, share of the matrix-product peak",
                                       "Model directory or config.json; weights are random", *options);
@@ -161,8 +162,12 @@ Command add_bench(CLI::App& program) {
   CLI::App* generate = add_bench_command(*parser, "generate", "Greedy decoding of one sequence: tokens/s",
                                          "Model directory, or config.json for random weights", *options);
   generate->add_option("--tokens", options->tokens, "Tokens to generate")->capture_default_str()->check(CLI::Range(2, 1 << 20));
+  const auto [comm, run_comm] = add_bench_comm(*parser);
   parser->footer("example:\n  tessera bench train SmolLM2-135M-Instruct --batch 4 --length 256 --dtype float32 --json");
-  return {parser, [train, options] { return train->parsed() ? bench_train(*options) : bench_generate(*options); }};
+  return {parser, [train, comm = comm, run_comm = run_comm, options] {
+            if (comm->parsed()) return run_comm();
+            return train->parsed() ? bench_train(*options) : bench_generate(*options);
+          }};
 }
 
 }  // namespace tessera::cli

@@ -9,34 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "tessera/comm/reduction.h"
+#include "tessera/comm/work.h"
+
 namespace tessera::comm {
-
-enum class ReduceOperation : std::uint8_t { Sum, Max, Min };
-
-/// What a backend keeps of an operation under way.
-class PendingOperation {
- public:
-  virtual ~PendingOperation() = default;
-  /// Returns when the operation is complete at this rank; throws what it failed with.
-  virtual void wait() = 0;
-  virtual bool done() const = 0;
-};
-
-/// An operation under way. Its tensors must live and stay untouched until `wait` has returned (the operation holds references to them, so letting go
-/// of a tensor is safe). Destroying a Work does not wait. Waiting twice is allowed; so is waiting on a default-constructed one.
-class Work {
- public:
-  Work() = default;
-  explicit Work(std::shared_ptr<PendingOperation> operation) : operation_(std::move(operation)) {}
-  void wait() {
-    if (operation_) operation_->wait();
-    operation_.reset();
-  }
-  bool done() const { return !operation_ || operation_->done(); }
-
- private:
-  std::shared_ptr<PendingOperation> operation_;
-};
 
 /// Talks over one group of ranks. Every operation starts at once and returns a Work; operations of one communicator are matched by the order in which
 /// the ranks issue them, so all ranks of the group issue the same ones in the same order. Operations of different communicators do not wait for each
@@ -54,12 +30,12 @@ class Communicator {
   /// Global ranks of the group's members, in group order.
   virtual const std::vector<std::int64_t>& members() const = 0;
 
-  /// tensor = op over ranks of tensor. `wire`: the dtype that travels, when it is not the tensor's; the result is then rounded to it, so that all ranks
-  /// hold the same bits.
+  /// tensor = op over ranks of tensor. `wire`: the dtype that travels, when it is not the tensor's; every rank's contribution and the result are then
+  /// rounded to it, so that all ranks hold the same bits (a group of one leaves its tensor as it is).
   virtual Work all_reduce(const at::Tensor& tensor, ReduceOperation operation = ReduceOperation::Sum,
                           std::optional<at::ScalarType> wire = std::nullopt) = 0;
-  /// input [Σ counts] is cut into parts of counts[r] elements; output [counts[rank]] = sum over ranks of this rank's part. `output` may be this rank's
-  /// part of `input`. `wire` is the dtype that travels; this rank's own part is not rounded, and the sum stays in the output's dtype.
+  /// input [Σ counts] is cut into parts of counts[r] elements; output [counts[rank]] = sum over ranks of this rank's part. `output` may be this
+  /// rank's part of `input`. `wire` is the dtype that travels; this rank's own part is not rounded, and the sum stays in the output's dtype.
   virtual Work reduce_scatter(const at::Tensor& input, std::span<const std::int64_t> counts, const at::Tensor& output,
                               std::optional<at::ScalarType> wire = std::nullopt) = 0;
   /// output [Σ counts] = the inputs [counts[r]] of all ranks one after another. `input` may be this rank's part of `output`.
@@ -68,8 +44,8 @@ class Communicator {
   /// Sends input_counts[r] elements of `input` to each rank r and receives output_counts[r] from it, in rank order.
   virtual Work all_to_all(const at::Tensor& input, std::span<const std::int64_t> input_counts, const at::Tensor& output,
                           std::span<const std::int64_t> output_counts) = 0;
-  /// Messages between two ranks arrive in the order they were sent; they do not count in the group's order of operations. The receiver gives a tensor of
-  /// the sender's size and dtype.
+  /// Messages between two ranks arrive in the order they were sent; they do not count in the group's order of operations. The receiver gives a tensor
+  /// of the sender's size and dtype.
   virtual Work send(const at::Tensor& tensor, int to) = 0;
   virtual Work receive(const at::Tensor& tensor, int from) = 0;
   /// Returns when every rank has called it.
@@ -92,5 +68,8 @@ class Backend {
   /// Ends every rank of the run at once with this exit status; the caller has printed why.
   [[noreturn]] virtual void abort(int status) = 0;
 };
+
+/// A single process: its one communicator is `self_communicator`.
+std::unique_ptr<Backend> self_backend();
 
 }  // namespace tessera::comm
