@@ -41,16 +41,18 @@ Policy zero(std::int64_t stage) {
 }
 
 std::vector<Policy> policies(std::int64_t ranks) {
-  std::vector<Policy> all{
-      {.name = "ddp", .distributed = {.strategy = config::Strategy::Ddp}},
-      fsdp2("fsdp2"),
-      fsdp2("fsdp2-every-microbatch", [](auto& d) { d.fsdp2.defer_fsdp_grad_sync = false; }),
-      fsdp2("fsdp2-keep-weights",
-            [](auto& d) {
-              d.fsdp2.reshard_after_forward = false;
-              d.fsdp2.enable_fsdp2_prefetch = false;
-            }),
-      zero(0), zero(1), zero(2), zero(3)};
+  std::vector<Policy> all{{.name = "ddp", .distributed = {.strategy = config::Strategy::Ddp}},
+                          fsdp2("fsdp2"),
+                          fsdp2("fsdp2-every-microbatch", [](auto& d) { d.fsdp2.defer_fsdp_grad_sync = false; }),
+                          fsdp2("fsdp2-keep-weights",
+                                [](auto& d) {
+                                  d.fsdp2.reshard_after_forward = false;
+                                  d.fsdp2.enable_fsdp2_prefetch = false;
+                                }),
+                          zero(0),
+                          zero(1),
+                          zero(2),
+                          zero(3)};
   for (const std::int64_t replicas : {2, 4}) {
     if (ranks <= replicas || ranks % replicas != 0) continue;
     all.push_back(fsdp2(fmt::format("hybrid-{}", replicas), [&](auto& d) { d.sizes.dp_replicate_size = replicas; }));
@@ -96,10 +98,8 @@ data::Batch rows(std::int64_t begin, std::int64_t end, std::int64_t vocabulary) 
 
 std::vector<data::Batch> microbatches(const mesh::MeshContext& mesh, std::int64_t accumulation, std::int64_t vocabulary) {
   const std::int64_t parts = mesh.dp_size() * accumulation;
-  const data::StepShape shape{.num_samples = kRows,
-                              .global_batch_size = kRows,
-                              .local_batch_size = (kRows + parts - 1) / parts,
-                              .dp_size = mesh.dp_size()};
+  const data::StepShape shape{
+      .num_samples = kRows, .global_batch_size = kRows, .local_batch_size = (kRows + parts - 1) / parts, .dp_size = mesh.dp_size()};
   const data::StepPlan plan = data::plan_step(shape, {});
   std::vector<data::Batch> result;
   for (std::int64_t number = 0; number < plan.num_microbatches; ++number) {
@@ -167,8 +167,8 @@ void expect_close(const Tensors& a, const Tensors& b, const std::function<double
   for (const auto& [name, tensor] : b) EXPECT_LE(distance(a.at(name), tensor), tolerance(name)) << name;
 }
 
-/// Of gradients and of weights after ten steps. The softmax does not feel a bias of all keys: the true gradient of gpt2's is zero, and Adam makes steps
-/// of its rounding noise.
+/// Of gradients and of weights after ten steps. The softmax does not feel a bias of all keys: the true gradient of gpt2's is zero, and Adam makes
+/// steps of its rounding noise.
 double gradient_tolerance(const std::string&) { return 1e-5; }
 double weight_tolerance(const std::string& name) { return name.ends_with("c_attn.bias") ? 2e-5 : 1e-5; }
 

@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "train/small_recipe.h"
 #include "train/one_process.h"
+#include "train/small_recipe.h"
 
 namespace tessera::train::test {
 namespace {
@@ -33,7 +33,7 @@ TEST_F(Objects, TheModelIsTheDirectorysWithTheRecipesChanges) {
     std::vector<std::string> overrides = {"--model._target_=from_pretrained", "--model.config=null",
                                           "--model.pretrained_model_name_or_path=" + golden("gpt2")};
     overrides.insert(overrides.end(), changes.begin(), changes.end());
-    return plan_model(load_small_recipe(directory_.path(), overrides), no_variables, tessera::test::one_process_backend());
+    return plan_model(load_small_recipe(directory_.path(), overrides), no_variables);
   };
   EXPECT_TRUE(plan({}).pretrained);
   EXPECT_EQ(plan({}).directory, golden("gpt2"));

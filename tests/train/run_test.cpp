@@ -12,8 +12,8 @@
 #include "tessera/checkpoint/directory.h"
 #include "tessera/core/json.h"
 #include "tessera/core/text.h"
-#include "train/small_recipe.h"
 #include "train/one_process.h"
+#include "train/small_recipe.h"
 
 namespace tessera::train::test {
 namespace {

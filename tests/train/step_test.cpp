@@ -9,8 +9,8 @@
 
 #include "support/support.h"
 #include "tessera/model/config.h"
-#include "train/one_process.h"
 #include "tessera/optim/gradient_norm.h"
+#include "train/one_process.h"
 
 namespace tessera::train {
 namespace {

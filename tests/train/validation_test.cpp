@@ -4,8 +4,8 @@
 
 #include "tessera/loss/cross_entropy.h"
 #include "tessera/train/batch_tensors.h"
-#include "train/small_recipe.h"
 #include "train/one_process.h"
+#include "train/small_recipe.h"
 
 namespace tessera::train::test {
 namespace {
@@ -14,7 +14,8 @@ bool never() { return false; }
 
 TEST(Validation, IsTheMeanOverAllLabelsWithoutDropout) {
   const tessera::test::TemporaryDirectory directory;
-  TrainingObjects objects = build_objects(load_small_recipe(directory.path(), {"--validation_dataset.num_sentences=7"}), no_variables, tessera::test::one_process_backend());
+  TrainingObjects objects = build_objects(load_small_recipe(directory.path(), {"--validation_dataset.num_sentences=7"}), no_variables,
+                                          tessera::test::one_process_backend());
   ASSERT_EQ(objects.validation.size(), 1U);
   const data::Dataset& dataset = objects.validation[0].loader->dataset();
   double sum = 0.0;

@@ -116,7 +116,8 @@ fs::path CheckpointDirectory::save(const SaveRequest& request) {
   std::optional<RemoveUnlessKept> half_written;
   at_keeper([&] {
     if (fs::exists(checkpoint))
-      throw UserError(Problem{checkpoint.string(), "exists already", "a checkpoint is never overwritten", "move it away or choose another directory"});
+      throw UserError(
+          Problem{checkpoint.string(), "exists already", "a checkpoint is never overwritten", "move it away or choose another directory"});
     remove_leftovers(operations_, path_);
     half_written.emplace(operations_, aside);
     for (const fs::path& directory : {aside, aside / "model", aside / "optim"}) operations_.create_directory(directory);

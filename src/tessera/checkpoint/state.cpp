@@ -68,7 +68,8 @@ std::vector<TensorBox> optimizer_boxes(const model::ParameterStore& store, const
   std::vector<TensorBox> boxes = moment_boxes(store, optimizer, pieces);
   for (const model::PlacedPiece& piece : pieces) {
     const model::FlatBuffer& buffer = store.buffers()[piece.buffer];
-    if (buffer.master.defined() && !buffer.master.is_same(buffer.compute_shard)) boxes.push_back(box_of(piece, buffer.master, buffer.held.begin, kMaster));
+    if (buffer.master.defined() && !buffer.master.is_same(buffer.compute_shard))
+      boxes.push_back(box_of(piece, buffer.master, buffer.held.begin, kMaster));
   }
   return boxes;
 }

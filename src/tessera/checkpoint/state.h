@@ -7,8 +7,8 @@
 #include "tessera/model/parameter_store.h"
 #include "tessera/optim/optimizer.h"
 
-/// The memory of a model and its optimizer as boxes of named tensors: of the pieces a rank owns (to save them) or holds (to read them). The boxes point
-/// into the store and the optimizer; both live on the CPU.
+/// The memory of a model and its optimizer as boxes of named tensors: of the pieces a rank owns (to save them) or holds (to read them). The boxes
+/// point into the store and the optimizer; both live on the CPU.
 namespace tessera::checkpoint {
 
 using Pieces = std::vector<model::PlacedPiece>;

@@ -85,7 +85,7 @@ void check(const ParameterTable& table, const TensorSource& source, const Names&
 
 /// Some rows of one checkpoint tensor and where they go.
 struct Task {
-  std::string name;        // in the source
+  std::string name;           // in the source
   std::int64_t first_row;     // in the checkpoint tensor
   std::int64_t first_column;  // of the part that is wanted
   std::int64_t row_elements;  // of a whole row in the checkpoint

@@ -46,9 +46,9 @@ std::vector<Extent> row_aligned_parts(const std::vector<FlatRange>& ranges, cons
 struct PlacedPiece {
   std::size_t parameter = 0;  ///< index into the table
   std::size_t buffer = 0;
-  Piece piece;                  ///< the part of the table's piece that lies here
-  std::int64_t begin = 0;       ///< of its first element in the buffer
-  std::int64_t row_size = 1;    ///< elements of a local row
+  Piece piece;                ///< the part of the table's piece that lies here
+  std::int64_t begin = 0;     ///< of its first element in the buffer
+  std::int64_t row_size = 1;  ///< elements of a local row
 };
 /// The pieces of one parameter within `extent`.
 std::vector<PlacedPiece> pieces_within(const ParameterSpec& parameter, const FlatRange& range, const Extent& extent);

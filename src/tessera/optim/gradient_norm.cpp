@@ -48,8 +48,7 @@ std::optional<NonFiniteGradient> find_nonfinite_gradient(const model::ParameterS
   for (const model::PlacedPiece& placed : store.owned_pieces()) {
     const model::FlatBuffer& buffer = store.buffers()[placed.buffer];
     if (!buffer.trainable) continue;
-    const at::Tensor gradient =
-        buffer.gradient_shard.narrow(0, placed.begin - buffer.held.begin, placed.piece.num_rows() * placed.row_size);
+    const at::Tensor gradient = buffer.gradient_shard.narrow(0, placed.begin - buffer.held.begin, placed.piece.num_rows() * placed.row_size);
     const std::int64_t element = first_nonfinite(gradient);
     if (element < 0) continue;
     return NonFiniteGradient{store.table().parameters[placed.parameter].name, placed.piece.tensor, placed.piece.row * placed.row_size + element,

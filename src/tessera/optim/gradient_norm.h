@@ -26,7 +26,8 @@ struct NonFiniteGradient {
 };
 /// "the gradient of model.norm.weight is NaN (element 3)".
 std::string to_string(const NonFiniteGradient& found);
-/// The first one this rank owns, in the order of the buffers; nullopt when all are finite. Costs a pass over the gradients: ask when the norm is not finite.
+/// The first one this rank owns, in the order of the buffers; nullopt when all are finite. Costs a pass over the gradients: ask when the norm is not
+/// finite.
 std::optional<NonFiniteGradient> find_nonfinite_gradient(const model::ParameterStore& store);
 
 }  // namespace tessera::optim

@@ -126,8 +126,8 @@ void Optimizer::step_segment(const Segment& segment, const StepOptions& options)
   const Moments& moments = moments_[segment.buffer];
   if (!takes_fused_kernel(buffer)) {
     const auto part = [&](const at::Tensor& tensor) { return tensor.narrow(0, segment.begin, segment.size); };
-    adam_step_composite({part(buffer.master), part(moments.first), part(moments.second), part(buffer.gradient_shard)}, options_.kind, options_, options,
-                        num_steps_);
+    adam_step_composite({part(buffer.master), part(moments.first), part(moments.second), part(buffer.gradient_shard)}, options_.kind, options_,
+                        options, num_steps_);
     if (!is_master(buffer)) part(buffer.compute_shard).copy_(part(buffer.master));
     return;
   }

@@ -63,8 +63,8 @@ class Optimizer {
   /// Allocates the moments. UserError for a pattern that is not a regular expression.
   Optimizer(model::ParameterStore& store, AdamOptions options);
 
-  /// One step of what this rank holds, from the accumulated (and reduced) gradients; the compute shards are up to date afterwards. A parameter that no operator used has the
-  /// gradient zero (ParameterStore::finish_gradients comes first), and still decays. Frozen parameters are left alone.
+  /// One step of what this rank holds, from the accumulated (and reduced) gradients; the compute shards are up to date afterwards. A parameter that
+  /// no operator used has the gradient zero (ParameterStore::finish_gradients comes first), and still decays. Frozen parameters are left alone.
   void step(const StepOptions& options);
 
   /// Steps so far: the exponent of the bias correction. Saved, and set on resume.

@@ -35,9 +35,8 @@ std::map<std::string, at::Tensor> by_tensor(const model::ParameterStore& store, 
 }  // namespace
 
 std::map<std::string, at::Tensor> whole_gradients(const CausalLM& model) {
-  return by_tensor(*model.model.store, [&](const model::FlatBuffer& buffer) {
-    return buffer.trainable ? model.engine->whole_gradient(buffer) : at::Tensor();
-  });
+  return by_tensor(*model.model.store,
+                   [&](const model::FlatBuffer& buffer) { return buffer.trainable ? model.engine->whole_gradient(buffer) : at::Tensor(); });
 }
 
 std::map<std::string, at::Tensor> whole_weights(const CausalLM& model) {

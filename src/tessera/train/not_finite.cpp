@@ -52,8 +52,8 @@ std::string cause_of_failure(const parallel::CausalLM& model) {
 
 void fail_not_finite(const parallel::CausalLM& model, const StepResult& result, std::uint64_t step) {
   throw Failure({fmt::format("step {}", step + 1),  // counted from 1, as in the log
-                 fmt::format("loss {} and gradient norm {}: {}", without_sign_of_nan(result.gradients.loss), without_sign_of_nan(result.gradient_norm),
-                             cause_of_failure(model)),
+                 fmt::format("loss {} and gradient norm {}: {}", without_sign_of_nan(result.gradients.loss),
+                             without_sign_of_nan(result.gradient_norm), cause_of_failure(model)),
                  "training stops before a step that would spoil the weights",
                  "resume from the last checkpoint with a lower learning rate, or look at the data of this step"});
 }

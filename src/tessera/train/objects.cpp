@@ -252,7 +252,8 @@ TrainingObjects build_objects(const config::LoadedRecipe& loaded, const config::
                           .signature = {},
                           .model_files = make_model_files(recipe, plan, environment)};
   for (const config::ValidationDataset& set : recipe.validation_datasets)
-    objects.validation.push_back({set.name, make_loader(recipe, plan, environment, {set.dataset, recipe.validation_dataloader, mesh, set.key, false})});
+    objects.validation.push_back(
+        {set.name, make_loader(recipe, plan, environment, {set.dataset, recipe.validation_dataloader, mesh, set.key, false})});
   objects.total_steps = total_steps(recipe.step_scheduler, objects.loader->steps_per_epoch());
   objects.schedule = make_schedule(loaded, objects.total_steps);
   objects.model = make_model(recipe, plan, objects.setup);

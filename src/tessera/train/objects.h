@@ -48,8 +48,8 @@ struct TrainingObjects {
   checkpoint::ModelFiles model_files;
 };
 
-/// Refuses what `check` lists, reads data and model, and builds the rest from them. UserError for everything that stands in the way. Every rank of the
-/// backend, which must outlive the objects, calls it.
+/// Refuses what `check` lists, reads data and model, and builds the rest from them. UserError for everything that stands in the way. Every rank of
+/// the backend, which must outlive the objects, calls it.
 TrainingObjects build_objects(const config::LoadedRecipe& recipe, const config::Environment& environment, comm::Backend& backend);
 
 }  // namespace tessera::train

@@ -253,8 +253,13 @@ class Run {
 
   Json layout() const {
     const mesh::MeshSizes& sizes = objects_.setup.mesh->sizes();
-    return {{"world_size", sizes.world_size()}, {"pp", sizes.pp}, {"dp_replicate", sizes.dp_replicate}, {"dp_shard", sizes.dp_shard},
-            {"cp", sizes.cp}, {"tp", sizes.tp}, {"ep", sizes.ep}};
+    return {{"world_size", sizes.world_size()},
+            {"pp", sizes.pp},
+            {"dp_replicate", sizes.dp_replicate},
+            {"dp_shard", sizes.dp_shard},
+            {"cp", sizes.cp},
+            {"tp", sizes.tp},
+            {"ep", sizes.ep}};
   }
 
   void finish(Reporter& reporter) {

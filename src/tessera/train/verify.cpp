@@ -80,10 +80,8 @@ data::Batch rows_of(const data::Batch& batch, std::int64_t first, std::int64_t c
 /// This rank's microbatches of at most `local_batch_size` rows; a rank without rows left gets fillers.
 std::vector<data::Batch> microbatches(const data::Batch& batch, std::optional<std::int64_t> local_batch_size, const mesh::MeshContext& mesh) {
   const std::int64_t most = (batch.rows + mesh.dp_size() - 1) / mesh.dp_size();
-  const data::StepShape shape{.num_samples = batch.rows,
-                              .global_batch_size = batch.rows,
-                              .local_batch_size = local_batch_size.value_or(most),
-                              .dp_size = mesh.dp_size()};
+  const data::StepShape shape{
+      .num_samples = batch.rows, .global_batch_size = batch.rows, .local_batch_size = local_batch_size.value_or(most), .dp_size = mesh.dp_size()};
   const data::StepPlan plan = data::plan_step(shape, {});
   std::vector<data::Batch> parts;
   for (std::int64_t number = 0; number < plan.num_microbatches; ++number) {
@@ -158,7 +156,8 @@ bool Verification::passed() const {
 Verification verify_golden(const std::filesystem::path& directory, const VerifyOptions& options, comm::Backend& backend) {
   const Golden golden = read_golden(directory);
   const Tolerances& tolerances = options.dtype == DType::BF16 ? kHalf : kSingle;
-  if (options.local_batch_size.value_or(1) < 1) throw UserError({"", fmt::format("local_batch_size {} is not positive", *options.local_batch_size), "", ""});
+  if (options.local_batch_size.value_or(1) < 1)
+    throw UserError({"", fmt::format("local_batch_size {} is not positive", *options.local_batch_size), "", ""});
   const parallel::DistributedSetup setup = parallel::DistributedSetup::build(backend, options.distributed);
   const std::vector<data::Batch> parts = microbatches(golden.batch, options.local_batch_size, *setup.mesh);
   parallel::CausalLM model = parallel::CausalLM::from_pretrained(

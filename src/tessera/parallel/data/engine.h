@@ -30,8 +30,8 @@ class DataParallelEngine final : public model::UnitHooks {
   void begin_microbatch(bool last);
   /// Waits for every reduction.
   void end_step();
-  /// The compute shards hold new weights (after an optimizer step): ranks that keep whole weights exchange them, each unit being waited for at its next
-  /// use.
+  /// The compute shards hold new weights (after an optimizer step): ranks that keep whole weights exchange them, each unit being waited for at its
+  /// next use.
   void weights_changed() { exchange_weights(false); }
   /// The same after loading or initialisation, which change frozen weights too.
   void weights_loaded() { exchange_weights(true); }

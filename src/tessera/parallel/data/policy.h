@@ -23,15 +23,15 @@ enum class Sharding : std::uint8_t {
 /// How data-parallel ranks share the work: everything the strategies of a recipe differ in.
 struct DataParallelPolicy {
   Sharding sharding = Sharding::None;
-  /// Gradients are reduced over the shard group after every microbatch; otherwise they add up whole until the last one. (Over replicas they are always
-  /// reduced once a step.)
+  /// Gradients are reduced over the shard group after every microbatch; otherwise they add up whole until the last one. (Over replicas they are
+  /// always reduced once a step.)
   bool reduce_every_microbatch = false;
   /// Gathered weights are freed between forward and backward. The last unit's never are: its backward comes next.
   bool reshard_after_forward = true;
-  std::int64_t forward_prefetch_depth = 1;   ///< units gathered ahead; 0: gather when needed
+  std::int64_t forward_prefetch_depth = 1;  ///< units gathered ahead; 0: gather when needed
   std::int64_t backward_prefetch_depth = 1;
-  bool overlap_reduce = true;                ///< reductions run beside backward; otherwise each is waited for
-  std::optional<at::ScalarType> wire = {};   ///< dtype gradients travel in; absent: fp32
+  bool overlap_reduce = true;               ///< reductions run beside backward; otherwise each is waited for
+  std::optional<at::ScalarType> wire = {};  ///< dtype gradients travel in; absent: fp32
 };
 
 /// The policy of a recipe's strategy. `compute` is the dtype of compute weights; `num_microbatches` of one optimizer step at a rank.
