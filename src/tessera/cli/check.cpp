@@ -1,58 +1,52 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "tessera/cli/cli.h"
 #include "tessera/cli/recipe_arguments.h"
+#include "tessera/config/interpolate.h"
 #include "tessera/config/print.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/core/logging.h"
 #include "tessera/core/text.h"
+#include "tessera/mesh/mesh_context.h"
 #include "tessera/model/parameter_table.h"
 #include "tessera/model/summary.h"
-#include "tessera/train/objects.h"
+#include "tessera/train/examine.h"
 
 namespace tessera::cli {
 namespace {
 
 struct Report {
-  std::optional<train::ModelPlan> plan;
+  train::Examination examination;
+  std::int64_t num_ranks = 1;
   std::int64_t rows = 1;
   std::int64_t length = 1;
-  model::MemoryEstimate memory;
-  std::vector<Problem> problems;
+  model::MemoryEstimate memory;  ///< of one rank
 };
 
-/// Everything that stands in the way of training, as one list.
-Report examine(const config::LoadedRecipe& recipe, const config::Environment& environment) {
-  Report report;
-  report.problems = recipe.unsupported;
-  const std::vector<Problem> absent = config::absent_resources(recipe, environment);
-  report.problems.insert(report.problems.end(), absent.begin(), absent.end());
-  ProblemList batches;
-  config::validate_batch_sizes(recipe, 1, batches);
-  report.problems.insert(report.problems.end(), batches.problems().begin(), batches.problems().end());
-  try {
-    report.plan = train::plan_model(recipe, environment);
-  } catch (const UserError& error) {
-    // A model that is not on disk has been listed already.
-    if (absent.empty()) report.problems.insert(report.problems.end(), error.problems().begin(), error.problems().end());
-    return report;
-  }
-  const model::ModelSpec& spec = report.plan->spec;
-  report.rows = recipe.recipe.step_scheduler.local_batch_size;
-  const std::optional<std::int64_t> length = recipe.recipe.dataset ? recipe.recipe.dataset->seq_length : std::nullopt;
-  report.length = length.value_or(std::min<std::int64_t>(spec.max_position_embeddings, 1024));
-  report.memory = model::estimate_memory(spec, {.compute_dtype = report.plan->dtype,
-                                                .num_rows = report.rows,
-                                                .length = report.length,
-                                                .activation_checkpointing = train::to_model(recipe.recipe.distributed.activation_checkpointing)});
+Report examine(const config::LoadedRecipe& loaded, std::int64_t num_ranks) {
+  Report report{.examination = train::examine(loaded, config::process_environment(), num_ranks), .num_ranks = num_ranks, .memory = {}};
+  if (!report.examination.plan) return report;
+  const config::Recipe& recipe = loaded.recipe;
+  const train::ModelPlan& plan = *report.examination.plan;
+  report.rows = recipe.step_scheduler.local_batch_size;
+  const std::optional<std::int64_t> length = recipe.dataset ? recipe.dataset->seq_length : std::nullopt;
+  report.length = length.value_or(std::min<std::int64_t>(plan.spec.max_position_embeddings, 1024));
+  model::MemoryRequest request{.compute_dtype = plan.dtype,
+                               .num_rows = report.rows,
+                               .length = report.length,
+                               .activation_checkpointing = train::to_model(recipe.distributed.activation_checkpointing)};
+  if (report.examination.mesh) request.sharding = train::state_sharding(recipe, *report.examination.mesh);
+  report.memory = model::estimate_memory(plan.spec, request);
   return report;
 }
 
 void print_model(const Report& report) {
-  const train::ModelPlan& plan = *report.plan;
+  const train::ModelPlan& plan = *report.examination.plan;
   const model::ParameterTable table = model::parameter_table(plan.spec);
   fmt::print("\nmodel: {}, {} layers, computed in {}\n", plan.spec.model_type, plan.spec.num_layers(), torch_name(plan.dtype));
   for (const model::ParameterSpec& parameter : table.parameters)
@@ -62,46 +56,102 @@ void print_model(const Report& report) {
   fmt::print("flops/token   {} (forward and backward, {} tokens)\n", human_count(model::flops_per_token(plan.spec, report.length)), report.length);
   const model::MemoryEstimate& m = report.memory;
   const auto bytes = [](std::int64_t value) { return human_bytes(static_cast<double>(value)); };
-  fmt::print("memory        weights {}, gradients {}, optimizer {}, activations {} ({} x {} tokens); {} in all\n", bytes(m.weights),
-             bytes(m.gradients), bytes(m.optimizer), bytes(m.activations), report.rows, report.length, bytes(m.total()));
+  fmt::print("memory        {}weights {}, gradients {}, optimizer {}, {}activations {} ({} x {} tokens); {} in all\n",
+             report.num_ranks > 1 ? "per rank: " : "", bytes(m.weights), bytes(m.gradients), bytes(m.optimizer),
+             m.gathered > 0 ? fmt::format("gathered units {}, ", bytes(m.gathered)) : "", bytes(m.activations), report.rows, report.length,
+             bytes(m.total()));
+}
+
+/// The axes, alone and taken together, along which the ranks differ: one name for equal groups.
+std::vector<mesh::AxisSet> axes_to_show(const mesh::MeshSizes& sizes) {
+  using mesh::Axis;
+  std::vector<mesh::AxisSet> shown;
+  for (const mesh::AxisSet axes : {mesh::AxisSet(Axis::PipelineParallel), mesh::AxisSet(Axis::DataReplicate), mesh::AxisSet(Axis::DataShard),
+                                   mesh::AxisSet(Axis::Context), mesh::AxisSet(Axis::Tensor), mesh::kDp, mesh::kDpShardCp, mesh::kDpCp}) {
+    const mesh::MeshContext mesh(sizes, 0);
+    const auto groups = mesh.all_groups(axes);
+    const bool known = std::ranges::any_of(shown, [&](mesh::AxisSet other) { return mesh.all_groups(other) == groups; });
+    if (mesh.size(axes) > 1 && !known) shown.push_back(axes);
+  }
+  if (sizes.ep > 1) shown.insert(shown.end(), {mesh::AxisSet(Axis::ExpertShard), mesh::AxisSet(Axis::Expert)});
+  return shown;
+}
+
+/// "(0 1) (2 3) … 16 in all".
+std::string listed(const std::vector<std::vector<std::int64_t>>& groups) {
+  constexpr std::size_t most = 8;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(groups.size(), most); ++i) text += fmt::format("{}({})", i == 0 ? "" : " ", fmt::join(groups[i], " "));
+  if (groups.size() > most) text += fmt::format(" … {} in all", groups.size());
+  return text;
+}
+
+void print_mesh(const mesh::MeshSizes& sizes) {
+  constexpr std::int64_t most = 16;
+  const std::int64_t num_ranks = sizes.world_size();
+  fmt::print("\nmesh: {} ranks\n", num_ranks);
+  for (const mesh::AxisSet axes : axes_to_show(sizes)) {
+    const mesh::MeshContext mesh(sizes, 0);
+    fmt::print("  {:<12} {:>4}   groups {}\n", mesh::to_string(axes), mesh.size(axes), listed(mesh.all_groups(axes)));
+  }
+  for (std::int64_t rank = 0; rank < std::min(num_ranks, most); ++rank) fmt::print("  {}\n", mesh::describe(mesh::MeshContext(sizes, rank)));
+  if (num_ranks > most) fmt::print("  … to rank {}; --json lists all\n", num_ranks - 1);
+}
+
+OrderedJson to_json(const mesh::MeshSizes& sizes) {
+  OrderedJson groups = OrderedJson::object();
+  for (const mesh::AxisSet axes : axes_to_show(sizes)) groups[mesh::to_string(axes)] = mesh::MeshContext(sizes, 0).all_groups(axes);
+  OrderedJson ranks = OrderedJson::array();
+  for (std::int64_t rank = 0; rank < sizes.world_size(); ++rank) {
+    const mesh::MeshContext mesh(sizes, rank);
+    OrderedJson at = OrderedJson::object();
+    for (std::size_t i = 0; i < mesh::kNumAxes; ++i) at[std::string(to_string(static_cast<mesh::Axis>(i)))] = mesh.index(static_cast<mesh::Axis>(i));
+    ranks.push_back(std::move(at));
+  }
+  OrderedJson json{{"world_size", sizes.world_size()}, {"dp", sizes.dp()}};
+  for (std::size_t i = 0; i < mesh::kNumAxes; ++i) json[std::string(to_string(static_cast<mesh::Axis>(i)))] = sizes.size(static_cast<mesh::Axis>(i));
+  json["groups"] = std::move(groups);
+  json["ranks"] = std::move(ranks);
+  return json;
 }
 
 OrderedJson to_json(const Report& report) {
   OrderedJson problems = OrderedJson::array();
-  for (const Problem& p : report.problems) problems.push_back({{"where", p.where}, {"what", p.what}, {"rule", p.rule}, {"fix", p.fix}});
+  for (const Problem& p : report.examination.problems) problems.push_back({{"where", p.where}, {"what", p.what}, {"rule", p.rule}, {"fix", p.fix}});
   OrderedJson json{{"problems", problems}};
-  if (!report.plan) return json;
+  if (report.examination.mesh) json["mesh"] = to_json(*report.examination.mesh);
+  if (!report.examination.plan) return json;
   const model::MemoryEstimate& m = report.memory;
-  json["model_type"] = report.plan->spec.model_type;
-  json["parameters"] = model::parameter_table(report.plan->spec).num_elements();
-  json["flops_per_token"] = model::flops_per_token(report.plan->spec, report.length);
-  json["memory"] = {
-      {"weights", m.weights}, {"gradients", m.gradients}, {"optimizer", m.optimizer}, {"activations", m.activations}, {"total", m.total()}};
+  json["model_type"] = report.examination.plan->spec.model_type;
+  json["parameters"] = model::parameter_table(report.examination.plan->spec).num_elements();
+  json["flops_per_token"] = model::flops_per_token(report.examination.plan->spec, report.length);
+  json["memory"] = {{"weights", m.weights},   {"gradients", m.gradients},     {"optimizer", m.optimizer},
+                    {"gathered", m.gathered}, {"activations", m.activations}, {"total", m.total()}};
   return json;
 }
 
 /// For programs: a recipe that cannot even be read is an answer too.
-int check_for_programs(const RecipeArguments& arguments) {
+int check_for_programs(const RecipeArguments& arguments, std::int64_t num_ranks) {
   Report report;
   try {
-    report = examine(load(arguments), process_environment());
+    report = examine(load(arguments, num_ranks), num_ranks);
   } catch (const UserError& error) {
-    report.problems = error.problems();
+    report.examination.problems = error.problems();
   }
   fmt::print("{}\n", to_json(report).dump(1));
-  return report.problems.empty() ? 0 : 2;
+  return report.examination.problems.empty() ? 0 : 2;
 }
 
-int check(const RecipeArguments& arguments, bool json) {
-  if (json) return check_for_programs(arguments);
-  const config::Environment environment = process_environment();
-  const config::LoadedRecipe recipe = load(arguments);
-  const Report report = examine(recipe, environment);
+int check(const RecipeArguments& arguments, std::int64_t num_ranks, bool json) {
+  if (json) return check_for_programs(arguments, num_ranks);
+  const config::LoadedRecipe recipe = load(arguments, num_ranks);
+  const Report report = examine(recipe, num_ranks);
   fmt::print("{}", config::print_yaml(recipe.tree));
   for (const std::string& note : recipe.notes) log::note(std::string_view(note));
-  if (report.plan) print_model(report);
-  if (!report.problems.empty()) throw UserError(report.problems);
-  fmt::print("the recipe can be trained\n");
+  if (report.examination.mesh && num_ranks > 1) print_mesh(*report.examination.mesh);
+  if (report.examination.plan) print_model(report);
+  if (!report.examination.problems.empty()) throw UserError(report.examination.problems);
+  fmt::print("the recipe can be trained{}\n", num_ranks > 1 ? fmt::format(" by {} ranks", num_ranks) : "");
   return 0;
 }
 
@@ -109,13 +159,17 @@ int check(const RecipeArguments& arguments, bool json) {
 
 Command add_check(CLI::App& program) {
   const auto json = std::make_shared<bool>(false);
+  const auto num_ranks = std::make_shared<std::int64_t>(1);
   CLI::App* parser = program.add_subcommand("check", "Show what a recipe resolves to, what it needs, and everything wrong with it");
   const auto arguments = add_recipe_arguments(*parser);
+  parser->add_option("--nproc-per-node", *num_ranks, "Check for this many ranks: the mesh, which rank is where, and the memory of each")
+      ->capture_default_str()
+      ->check(at_least(1));
   parser->add_flag("--json", *json, "Print sizes and problems as one JSON document");
   parser->footer(
-      "Nothing is allocated. Exits with 2 when the recipe cannot be trained.\n\nexample:\n  tessera check finetune.yaml "
-      "--step_scheduler.local_batch_size 4");
-  return {parser, [arguments, json] { return check(*arguments, *json); }};
+      "Nothing is allocated and nothing started. Exits with 2 when the recipe cannot be trained.\n\nexample:\n  tessera check finetune.yaml "
+      "--step_scheduler.local_batch_size 4\n  tessera check finetune.yaml --nproc-per-node 8 --distributed.dp_replicate_size 2");
+  return {parser, [arguments, num_ranks, json] { return check(*arguments, *num_ranks, *json); }};
 }
 
 }  // namespace tessera::cli

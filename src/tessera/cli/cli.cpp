@@ -8,11 +8,12 @@
 #include <charconv>
 #include <cstdio>
 #include <new>
+#include <optional>
 #include <string_view>
 #include <system_error>
 
+#include "tessera/config/interpolate.h"
 #include "tessera/core/error.h"
-#include "tessera/core/terminal.h"
 #include "tessera/core/text.h"
 #include "tessera/core/version.h"
 
@@ -74,12 +75,16 @@ UserError mistake_in_arguments(const CLI::ParseError& error, const std::vector<C
   return UserError(std::move(problems));
 }
 
-int parse_and_run(std::vector<std::string> arguments) {
+int run_command(const Command& command, const std::vector<std::string>& arguments, launch::RankProcess& process) {
+  return command.ranks ? run_ranks(*command.ranks, arguments, process, command.run) : command.run();
+}
+
+int parse_and_run(const std::vector<std::string>& given, launch::RankProcess& process) {
   CLI::App program("Trains, evaluates and converts large language models.", "tessera");
   describe(program);
   const std::vector<Command> commands = add_commands(program);
-  refuse_unknown_command(arguments, commands);
-  if (arguments.empty()) arguments = {"--help"};
+  refuse_unknown_command(given, commands);
+  std::vector<std::string> arguments = given.empty() ? std::vector<std::string>{"--help"} : given;
   std::ranges::reverse(arguments);  // as CLI11 wants them
   try {
     program.parse(std::move(arguments));
@@ -89,28 +94,15 @@ int parse_and_run(std::vector<std::string> arguments) {
     throw mistake_in_arguments(error, commands);
   }
   const Command* command = chosen(commands);
-  const int status = command == nullptr ? 0 : command->run();
+  const int status = command == nullptr ? 0 : run_command(*command, given, process);
   if (std::fflush(stdout) != 0) throw std::system_error(errno, std::generic_category(), "cannot write the answer");
   return status;
 }
 
-/// Lines that begin with "error:" or "internal error:" begin in red on a terminal.
-void print_error(std::string_view text) {
-  for (const std::string& line : split(text, '\n')) {
-    const std::size_t length = line.starts_with("error:") ? 6 : line.starts_with("internal error:") ? 15 : 0;
-    if (stderr_is_terminal() && length > 0) {
-      fmt::print(stderr, "\033[31m{}\033[0m{}\n", line.substr(0, length), line.substr(length));
-    } else {
-      fmt::print(stderr, "{}\n", line);
-    }
-  }
-}
-
-int out_of_memory(std::string_view detail) {
-  print_error(to_string(Problem{"", "out of memory" + std::string(detail), "",
-                                "use a smaller batch, a shorter sequence or a smaller model, or a "
-                                "machine with more memory"}));
-  return kFailed;
+std::string out_of_memory(std::string_view detail) {
+  return to_string(Problem{"", "out of memory" + std::string(detail), "",
+                           "use a smaller batch, a shorter sequence or a smaller model, or a "
+                           "machine with more memory"});
 }
 
 /// libtorch's allocator throws its own exception, whose header costs more than it says.
@@ -135,24 +127,31 @@ std::vector<std::string> command_names() {
 }
 
 int run(std::vector<std::string> arguments) {
-  try {
-    return parse_and_run(std::move(arguments));
-  } catch (const UserError& error) {
-    print_error(error.what());
-    return kMendable;
-  } catch (const Failure& failure) {
-    print_error(failure.what());
-    return kFailed;
-  } catch (const std::system_error& error) {  // of streams that cannot be written
-    print_error(std::string("error: ") + error.what());
-    return kFailed;
-  } catch (const std::bad_alloc&) {
-    return out_of_memory("");
-  } catch (const std::exception& error) {
-    if (is_out_of_memory(error.what())) return out_of_memory(": " + split(error.what(), '\n').front());
-    print_error(std::string("internal error: ") + error.what());
-    return kFailed;
-  }
+  std::optional<launch::RankProcess> process;
+  const auto failed = [&](int status, std::string_view text) {
+    if (!process) process.emplace();  // what it is could not be found out
+    process->error(text);
+    return status;
+  };
+  const int status = [&] {
+    try {
+      process.emplace(config::process_environment());
+      return parse_and_run(arguments, *process);
+    } catch (const UserError& error) {
+      return failed(kMendable, error.what());
+    } catch (const Failure& failure) {
+      return failed(kFailed, failure.what());
+    } catch (const std::system_error& error) {  // of streams that cannot be written
+      return failed(kFailed, std::string("error: ") + error.what());
+    } catch (const std::bad_alloc&) {
+      return failed(kFailed, out_of_memory(""));
+    } catch (const std::exception& error) {
+      if (is_out_of_memory(error.what())) return failed(kFailed, out_of_memory(": " + split(error.what(), '\n').front()));
+      return failed(kFailed, std::string("internal error: ") + error.what());
+    }
+  }();
+  process->goodbye(status);
+  return status;
 }
 
 }  // namespace tessera::cli

@@ -3,8 +3,11 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
+
+#include "tessera/cli/rank_arguments.h"
 
 /// The `tessera` program: each subcommand's file parses its arguments, calls the layers below and prints.
 /// Answers go to standard output (one JSON document with --json), everything said beside them to standard error.
@@ -12,8 +15,9 @@ namespace tessera::cli {
 
 /// A subcommand as its file hands it over. The file owns the options: the run function and the parser share them.
 struct Command {
-  CLI::App* parser = nullptr;  ///< owned by the program's parser
-  std::function<int()> run;    ///< after parsing; returns the exit status
+  CLI::App* parser = nullptr;                            ///< owned by the program's parser
+  std::function<int()> run;                              ///< after parsing; returns the exit status
+  std::shared_ptr<const RankArguments> ranks = nullptr;  ///< of a command that can run as several ranks
 };
 
 /// Each adds one subcommand to `program`.

@@ -1,7 +1,5 @@
 #include "tessera/cli/recipe_arguments.h"
 
-#include <cstdlib>
-
 namespace tessera::cli {
 
 std::shared_ptr<RecipeArguments> add_recipe_arguments(CLI::App& parser) {
@@ -15,15 +13,8 @@ std::shared_ptr<RecipeArguments> add_recipe_arguments(CLI::App& parser) {
   return arguments;
 }
 
-config::LoadedRecipe load(const RecipeArguments& arguments) {
-  return config::load_recipe(arguments.path, arguments.parser->remaining(), process_environment());
-}
-
-config::Environment process_environment() {
-  return [](std::string_view name) -> std::optional<std::string> {
-    const char* value = std::getenv(std::string(name).c_str());
-    return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-  };
+config::LoadedRecipe load(const RecipeArguments& arguments, std::int64_t num_ranks) {
+  return config::load_recipe(arguments.path, arguments.parser->remaining(), config::process_environment(), num_ranks);
 }
 
 }  // namespace tessera::cli

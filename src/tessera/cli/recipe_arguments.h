@@ -17,9 +17,7 @@ struct RecipeArguments {
 };
 std::shared_ptr<RecipeArguments> add_recipe_arguments(CLI::App& parser);
 
-/// Reads the recipe with its overrides.
-config::LoadedRecipe load(const RecipeArguments& arguments);
-/// The variables that ${…} in recipes may name.
-config::Environment process_environment();
+/// Reads the recipe with its overrides. Mistakes come with those about so many ranks (config::load_recipe).
+config::LoadedRecipe load(const RecipeArguments& arguments, std::int64_t num_ranks);
 
 }  // namespace tessera::cli

@@ -1,14 +1,16 @@
 #include <fmt/format.h>
 
-#include <cstdlib>
 #include <memory>
 
 #include "tessera/cli/cli.h"
 #include "tessera/cli/recipe_arguments.h"
 #include "tessera/comm/initialize.h"
+#include "tessera/config/interpolate.h"
+#include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/core/logging.h"
 #include "tessera/core/text.h"
+#include "tessera/train/examine.h"
 #include "tessera/train/run.h"
 
 namespace tessera::cli {
@@ -40,12 +42,18 @@ OrderedJson to_json(const train::RunSummary& s) {
 }
 
 int train(const RecipeArguments& arguments, bool json) {
-  const config::LoadedRecipe recipe = load(arguments);
+  const config::LoadedRecipe recipe = load(arguments, world_size());
   for (const std::string& note : recipe.notes) log::note(std::string_view(note));
   const auto backend = comm::initialize_distributed(recipe.recipe.dist_env.timeout_minutes);
-  const train::RunSummary summary = train::train(recipe, process_environment(), *backend);
+  const train::RunSummary summary = train::train(recipe, config::process_environment(), *backend);
   json ? fmt::print("{}\n", to_json(summary).dump(1)) : print_summary(summary);
   return 0;
+}
+
+/// Said once by the launcher, not by every rank.
+void refuse_impossible(const RecipeArguments& arguments, std::int64_t num_ranks) {
+  const train::Examination examination = train::examine(load(arguments, num_ranks), config::process_environment(), num_ranks);
+  if (!examination.problems.empty()) throw UserError(examination.problems);
 }
 
 }  // namespace
@@ -54,11 +62,15 @@ Command add_train(CLI::App& program) {
   const auto json = std::make_shared<bool>(false);
   CLI::App* parser = program.add_subcommand("train", "Fine-tune or pre-train a model as a recipe says");
   const auto arguments = add_recipe_arguments(*parser);
+  const auto ranks = add_rank_arguments(*parser);
+  ranks->before_run = [arguments](std::int64_t num_ranks) { refuse_impossible(*arguments, num_ranks); };
   parser->add_flag("--json", *json, "Print the summary as one JSON document");
   parser->footer(
-      "SIGINT and SIGTERM end the current step, save a checkpoint and exit with 0.\n\nexample:\n"
-      "  tessera train finetune.yaml --optimizer.lr 2e-5 --step_scheduler.max_steps=100 --checkpoint.restore_from LATEST");
-  return {parser, [arguments, json] { return train(*arguments, *json); }};
+      "SIGINT and SIGTERM end the current step, save a checkpoint and exit with 0, on all ranks. When a rank dies, all end.\n\nexample:\n"
+      "  tessera train finetune.yaml --optimizer.lr 2e-5 --step_scheduler.max_steps=100 --checkpoint.restore_from LATEST\n"
+      "  tessera train finetune.yaml --nproc-per-node 4 --log-dir logs\n"
+      "  mpirun --host a:4,b:4 tessera train finetune.yaml");
+  return {parser, [arguments, json] { return train(*arguments, *json); }, ranks};
 }
 
 }  // namespace tessera::cli

@@ -1,6 +1,7 @@
 #include "tessera/model/summary.h"
 
 #include <algorithm>
+#include <vector>
 
 namespace tessera::model {
 namespace {
@@ -53,6 +54,17 @@ std::int64_t activation_bytes(const ModelSpec& spec, const MemoryRequest& reques
   return tokens * (kept + 2 * between_blocks) + std::max(tokens * temporaries, logits);
 }
 
+std::int64_t share(std::int64_t elements, std::int64_t num_ranks) { return (elements + num_ranks - 1) / num_ranks; }
+
+/// Of the two neighbouring units that are largest together: the one in use and the one that is gathered ahead.
+std::int64_t elements_of_two_units(const ParameterTable& table) {
+  std::vector<std::int64_t> units(static_cast<std::size_t>(table.num_units));
+  for (const ParameterSpec& parameter : table.parameters) units[static_cast<std::size_t>(parameter.unit)] += parameter.num_elements();
+  std::int64_t most = 0;
+  for (std::size_t i = 0; i + 1 < units.size(); ++i) most = std::max(most, units[i] + units[i + 1]);
+  return most;
+}
+
 }  // namespace
 
 ParameterCount count_parameters(const ParameterTable& table) {
@@ -78,14 +90,19 @@ double flops_per_token(const ModelSpec& spec, std::int64_t sequence_length) {
 }
 
 MemoryEstimate estimate_memory(const ModelSpec& spec, const MemoryRequest& request) {
-  const std::int64_t elements = parameter_table(spec).num_elements();
+  const ParameterTable table = parameter_table(spec);
+  const std::int64_t elements = table.num_elements();
   const std::int64_t trained = !request.training ? 0 : request.trainable_elements < 0 ? elements : request.trainable_elements;
   const auto compute = static_cast<std::int64_t>(size_of(request.compute_dtype));
   const std::int64_t master = request.compute_dtype == DType::F64 ? 8 : 4;
+  const StateSharding& sharding = request.sharding;
+  const std::int64_t two_units = elements_of_two_units(table);
   MemoryEstimate estimate;
-  estimate.weights = elements * compute + (compute == master ? 0 : trained * master);
-  estimate.gradients = trained * master;
-  estimate.optimizer = 2 * trained * master;
+  estimate.weights = share(elements, sharding.weights) * compute + (compute == master ? 0 : share(trained, sharding.optimizer) * master);
+  estimate.gradients = share(trained, sharding.gradients) * master;
+  estimate.optimizer = 2 * share(trained, sharding.optimizer) * master;
+  if (sharding.weights > 1) estimate.gathered += (sharding.frees_units ? two_units : elements) * compute;
+  if (sharding.gradients > 1) estimate.gathered += std::min(two_units, trained) * master;
   estimate.activations = activation_bytes(spec, request);
   return estimate;
 }

@@ -23,6 +23,14 @@ ParameterCount count_parameters(const ParameterTable& table);
 /// so half the length without a sliding window).
 double flops_per_token(const ModelSpec& spec, std::int64_t sequence_length);
 
+/// Over how many data-parallel ranks each part of the training state is sharded; 1: every rank has all of it.
+struct StateSharding {
+  std::int64_t weights = 1;
+  std::int64_t gradients = 1;
+  std::int64_t optimizer = 1;  ///< moments, and fp32 masters of weights that are computed in another dtype
+  bool frees_units = true;     ///< gathered weights are freed after a unit's forward pass, so that two units at most are there at once
+};
+
 struct MemoryRequest {
   DType compute_dtype = DType::F32;
   bool training = true;        ///< false: weights in the compute dtype, and the activations of one block
@@ -30,16 +38,18 @@ struct MemoryRequest {
   std::int64_t length = 1024;  ///< tokens of a row
   ActivationCheckpointing activation_checkpointing = ActivationCheckpointing::None;
   std::int64_t trainable_elements = -1;  ///< −1: all
+  StateSharding sharding = {};
 };
 
-/// Bytes in one process.
+/// Bytes in one process (rank). Shards are counted as equal; the largest is larger by less than a row of each parameter.
 struct MemoryEstimate {
   std::int64_t weights = 0;  ///< compute weights, and masters where they are other tensors
   std::int64_t gradients = 0;
   std::int64_t optimizer = 0;    ///< both Adam moments
+  std::int64_t gathered = 0;     ///< whole units beside the shards: weights while they are used, gradients until they are reduced
   std::int64_t activations = 0;  ///< what forward keeps for backward, and the largest temporaries beside it
 
-  std::int64_t total() const { return weights + gradients + optimizer + activations; }
+  std::int64_t total() const { return weights + gradients + optimizer + gathered + activations; }
 };
 MemoryEstimate estimate_memory(const ModelSpec& spec, const MemoryRequest& request);
 

@@ -14,6 +14,7 @@
 #include "tessera/data/tokenizer/tokenizer.h"
 #include "tessera/formats/huggingface.h"
 #include "tessera/model/config.h"
+#include "tessera/train/examine.h"
 
 namespace tessera::train {
 namespace {
@@ -193,15 +194,6 @@ checkpoint::ModelFiles make_model_files(const config::Recipe& recipe, const Mode
   return files;
 }
 
-void refuse_unsupported(const config::LoadedRecipe& recipe, const config::Environment& environment, std::int64_t world_size) {
-  std::vector<Problem> problems = recipe.unsupported;
-  for (Problem& problem : config::absent_resources(recipe, environment)) problems.push_back(std::move(problem));
-  ProblemList batch_sizes;
-  config::validate_ranks(recipe, world_size, batch_sizes);
-  problems.insert(problems.end(), batch_sizes.problems().begin(), batch_sizes.problems().end());
-  if (!problems.empty()) throw UserError(std::move(problems));
-}
-
 }  // namespace
 
 model::ActivationCheckpointing to_model(config::ActivationCheckpointing value) {
@@ -236,9 +228,10 @@ ModelPlan plan_model(const config::LoadedRecipe& loaded, const config::Environme
 }
 
 TrainingObjects build_objects(const config::LoadedRecipe& loaded, const config::Environment& environment, comm::Backend& backend) {
-  refuse_unsupported(loaded, environment, backend.world_size());
+  Examination examination = examine(loaded, environment, backend.world_size());
+  if (!examination.problems.empty()) throw UserError(std::move(examination.problems));
   const config::Recipe& recipe = loaded.recipe;
-  ModelPlan plan = plan_model(loaded, environment);
+  const ModelPlan& plan = *examination.plan;
   parallel::DistributedSetup setup = parallel::DistributedSetup::build(backend, recipe.distributed);
   const mesh::MeshContext& mesh = *setup.mesh;
   TrainingObjects objects{.plan = plan,

@@ -1,0 +1,101 @@
+// `tessera check` on a small recipe: nothing is allocated, everything is said.
+#include <gmock/gmock.h>
+
+#include "support/command_line.h"
+#include "support/support.h"
+#include "tessera/core/json.h"
+
+namespace tessera {
+namespace {
+
+using test::run_tessera;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+class Check : public testing::Test {
+ protected:
+  void SetUp() override {
+    test::write_file(recipe_, R"(step_scheduler: {global_batch_size: 24, local_batch_size: 2}
+model:
+  _target_: from_config
+  config: {model_type: gpt2, n_embd: 64, n_layer: 2, n_head: 4, n_positions: 64, vocab_size: 80}
+  torch_dtype: bfloat16
+dataset: {_target_: mock_unpacked, num_sentences: 44, vocab_size: 80, max_sentence_len: 30}
+distributed:
+  strategy: fsdp2
+)");
+  }
+  test::CommandResult check(std::vector<std::string> more) const {
+    more.insert(more.begin(), {"check", recipe_.string()});
+    return run_tessera(more);
+  }
+  Json memory(std::vector<std::string> more) const {
+    more.emplace_back("--json");
+    const auto result = check(more);
+    EXPECT_EQ(result.status, 0) << result.output;
+    return parse_json(result.output, "output")["memory"];
+  }
+
+  test::TemporaryDirectory directory_;
+  std::filesystem::path recipe_ = directory_ / "recipe.yaml";
+};
+
+TEST_F(Check, OneRankHasNoMesh) {
+  const auto result = check({});
+  EXPECT_EQ(result.status, 0) << result.error;
+  EXPECT_THAT(result.output, AllOf(HasSubstr("the recipe can be trained\n"), Not(HasSubstr("mesh:")), Not(HasSubstr("per rank"))));
+}
+
+TEST_F(Check, TheMeshIsPrinted) {
+  const auto result = check({"--nproc-per-node", "6", "--distributed.dp_replicate_size", "2"});
+  EXPECT_EQ(result.status, 0) << result.error;
+  EXPECT_THAT(result.output, AllOf(HasSubstr("mesh: 6 ranks\n"), HasSubstr("  dp_replicate    2   groups (0 3) (1 4) (2 5)\n"),
+                                   HasSubstr("  dp_shard        3   groups (0 1 2) (3 4 5)\n"),
+                                   HasSubstr("  dp              6   groups (0 1 2 3 4 5)\n"), HasSubstr("  rank 4: dp_replicate 1, dp_shard 1\n"),
+                                   HasSubstr("memory        per rank: weights"), HasSubstr("the recipe can be trained by 6 ranks\n")));
+}
+
+TEST_F(Check, TheMeshForPrograms) {
+  const auto result = check({"--nproc-per-node=6", "--distributed.dp_replicate_size=2", "--json"});
+  const Json mesh = parse_json(result.output, "output")["mesh"];
+  EXPECT_EQ(mesh["world_size"], 6);
+  EXPECT_EQ(mesh["dp_shard"], 3);
+  EXPECT_EQ(mesh["groups"]["dp_replicate"], Json::parse("[[0, 3], [1, 4], [2, 5]]"));
+  EXPECT_EQ(mesh["ranks"].size(), 6U);
+  EXPECT_EQ(mesh["ranks"][4]["dp_replicate"], 1);
+}
+
+TEST_F(Check, MemoryIsThatOfOneRank) {
+  const Json alone = memory({});
+  const auto bytes = [](const Json& memory, const char* key) { return memory[key].get<double>(); };
+  const std::string no_deferral = "--distributed.defer_fsdp_grad_sync=false";
+  const Json zero_3 = memory({"--nproc-per-node", "4", no_deferral});
+  EXPECT_NEAR(bytes(zero_3, "weights"), bytes(alone, "weights") / 4, 16);
+  EXPECT_NEAR(bytes(zero_3, "gradients"), bytes(alone, "gradients") / 4, 16);
+  EXPECT_NEAR(bytes(zero_3, "optimizer"), bytes(alone, "optimizer") / 4, 16);
+  EXPECT_GT(bytes(zero_3, "gathered"), 0);
+  EXPECT_EQ(bytes(alone, "gathered"), 0);
+  // Three microbatches a rank: deferred gradients add up whole.
+  EXPECT_EQ(bytes(memory({"--nproc-per-node", "4"}), "gradients"), bytes(alone, "gradients"));
+  EXPECT_EQ(memory({"--nproc-per-node", "4", "--distributed.strategy=ddp"}), alone);
+}
+
+TEST_F(Check, EveryMistakeIsReportedAtOnce) {
+  const auto result = check({"--nproc-per-node", "5", "--distributed.dp_size=4", "--distributed.dp_replicate_size=2", "--distributed.tp_size=3"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.error, AllOf(HasSubstr("distributed.tp_size: 3 is not supported yet"), HasSubstr("does not divide the number of ranks, 5"),
+                                  HasSubstr("distributed.tp_size: 3 does not divide num_attention_heads (4)")));
+  const auto shards = check({"--nproc-per-node", "5", "--distributed.dp_size=4", "--distributed.dp_replicate_size=2"});
+  EXPECT_THAT(shards.error, AllOf(HasSubstr("dp_size: 4 is not what 5 ranks leave, 5"), HasSubstr("2 does not divide dp_size (5)"),
+                                  HasSubstr("global_batch_size: 24 is not a multiple of local_batch_size · data-parallel ranks (2 · 5)")));
+}
+
+TEST_F(Check, MistakesOfReadingComeWithThoseAboutRanks) {
+  const auto result = check({"--nproc-per-node", "5", "--distributed.dp_siez=5"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.error, AllOf(HasSubstr("unknown key"), HasSubstr("(2 · 5)")));
+}
+
+}  // namespace
+}  // namespace tessera
