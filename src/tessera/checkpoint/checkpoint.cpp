@@ -108,7 +108,13 @@ fs::path CheckpointDirectory::save(const SaveRequest& request) {
   remove_leftovers(operations_, path_);
   const fs::path aside = path_ / ("." + name + ".saving");
   RemoveUnlessKept half_written(operations_, aside);
-  write_aside(aside, request);
+  try {
+    write_aside(aside, request);
+  } catch (const Failure& failure) {
+    Problem problem = failure.problem();
+    problem.rule = "a checkpoint is saved wholly or not at all; earlier ones are untouched";
+    throw Failure(problem);
+  }
   operations_.rename(aside, checkpoint);
   half_written.keep();
   operations_.sync_directory(path_);
