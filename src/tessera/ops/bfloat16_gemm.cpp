@@ -11,9 +11,6 @@
 namespace tessera::ops {
 namespace {
 
-// Widening b costs 4 bytes an element once; blocks of a this tall keep their copy in cache without starving the GEMM.
-constexpr std::int64_t kBlockRows = 1024;
-
 constexpr std::int64_t kProbeSize = 256;
 constexpr int kProbeRepetitions = 5;
 // Hardware lands near 0.3 to 0.6, emulation at 2 to 150: the middle of the gap, so that noise never flips the choice.
@@ -43,9 +40,10 @@ bool has_bfloat16_gemm(const at::Tensor& tensor) {
 at::Tensor widened_matmul(const at::Tensor& a_MK, const at::Tensor& b_KN, at::ScalarType output_type) {
   const std::int64_t rows = a_MK.size(0);
   at::Tensor output = at::empty({rows, b_KN.size(1)}, a_MK.options().dtype(output_type));
+  // Widening b costs 4 bytes an element once; blocks of a this tall keep their copy in cache without starving the GEMM.
   const at::Tensor wide_b = b_KN.to(at::kFloat);
-  for (std::int64_t row = 0; row < rows; row += kBlockRows) {
-    const std::int64_t count = std::min(kBlockRows, rows - row);
+  for (std::int64_t row = 0; row < rows; row += kWidenedRows) {
+    const std::int64_t count = std::min(kWidenedRows, rows - row);
     at::Tensor block = output.narrow(0, row, count);
     const at::Tensor wide_a = a_MK.narrow(0, row, count).to(at::kFloat);
     if (output_type == at::kFloat) {
