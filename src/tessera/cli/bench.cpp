@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "tessera/cli/cli.h"
-#include "tessera/cli/compute_dtype.h"
+#include "tessera/cli/dtype_option.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/core/memory.h"
@@ -133,7 +133,7 @@ Command add_bench(CLI::App& program) {
   train->add_option("--steps", options->steps, "Steps to time after the first")->capture_default_str()->check(at_least(1));
   CLI::App* generate = add_bench_command(*parser, "generate", "Greedy decoding of one sequence: tokens/s", *options);
   generate->add_option("--tokens", options->tokens, "Tokens to generate")->capture_default_str()->check(CLI::Range(2, 1 << 20));
-  parser->footer("example:\n  tessera bench train SmolLM2-135M-Instruct --batch 4 --length 256 --dtype float32 --json");
+  parser->footer("example:\n  tessera bench train quickstart/SmolLM2-135M-Instruct --batch 4 --length 256 --dtype float32 --json");
   return {parser, [train, options] { return train->parsed() ? bench_train(*options) : bench_generate(*options); }};
 }
 
