@@ -1,3 +1,4 @@
+#include <ATen/ops/empty.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -15,6 +16,7 @@
 #include "tessera/mesh/mesh_context.h"
 #include "tessera/model/parameter_table.h"
 #include "tessera/model/summary.h"
+#include "tessera/ops/bfloat16_gemm.h"
 #include "tessera/train/examine.h"
 
 namespace tessera::cli {
@@ -39,7 +41,8 @@ Report examine(const config::LoadedRecipe& loaded, std::int64_t num_ranks) {
   model::MemoryRequest request{.compute_dtype = plan.dtype,
                                .num_rows = report.rows,
                                .length = report.length,
-                               .activation_checkpointing = train::to_model(recipe.distributed.activation_checkpointing)};
+                               .activation_checkpointing = train::to_model(recipe.distributed.activation_checkpointing),
+                               .bfloat16_gemm = ops::has_bfloat16_gemm(at::empty({0}, at::kBFloat16))};
   if (report.examination.mesh) request.sharding = train::state_sharding(recipe, *report.examination.mesh);
   report.memory = model::estimate_memory(plan.spec, request);
   return report;
@@ -167,8 +170,9 @@ Command add_check(CLI::App& program) {
       ->check(at_least(1));
   parser->add_flag("--json", *json, "Print sizes and problems as one JSON document");
   parser->footer(
-      "Nothing is allocated and nothing started. Exits with 2 when the recipe cannot be trained.\n\nexample:\n  tessera check finetune.yaml "
-      "--step_scheduler.local_batch_size 4\n  tessera check finetune.yaml --nproc-per-node 8 --distributed.dp_replicate_size 2");
+      "Nothing is allocated and nothing started. Exits with 2 when the recipe cannot be trained.\n\nexample:\n"
+      "  tessera check examples/quickstart/finetune.yaml --step_scheduler.local_batch_size 4\n"
+      "  tessera check examples/quickstart/finetune.yaml --nproc-per-node 4 --distributed.dp_replicate_size 2");
   return {parser, [arguments, num_ranks, json] { return check(*arguments, *num_ranks, *json); }};
 }
 

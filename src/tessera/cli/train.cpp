@@ -66,9 +66,10 @@ Command add_train(CLI::App& program) {
   ranks->before_run = [arguments](std::int64_t num_ranks) { refuse_impossible(*arguments, num_ranks); };
   parser->add_flag("--json", *json, "Print the summary as one JSON document");
   parser->footer(
-      "SIGINT and SIGTERM end the current step, save a checkpoint and exit with 0, on all ranks. When a rank dies, all end.\n\nexample:\n"
-      "  tessera train finetune.yaml --optimizer.lr 2e-5 --step_scheduler.max_steps=100 --checkpoint.restore_from LATEST\n"
-      "  tessera train finetune.yaml --nproc-per-node 4 --log-dir logs\n"
+      "SIGINT and SIGTERM end the current step, save a checkpoint and exit with 0, on all ranks; --checkpoint.restore_from LATEST goes on from it.\n"
+      "When a rank dies, all end.\n\nexample:\n"
+      "  tessera train examples/quickstart/finetune.yaml --optimizer.lr 1e-4 --step_scheduler.max_steps=20\n"
+      "  tessera train examples/quickstart/finetune.yaml --nproc-per-node 2 --log-dir logs\n"
       "  mpirun --host a:4,b:4 tessera train finetune.yaml");
   return {parser, [arguments, json] { return train(*arguments, *json); }, ranks};
 }
