@@ -282,11 +282,33 @@ TEST(Train, ASaveThatDoesNotFitLeavesTheEarlierOneWhole) {
     const FileSizeLimit limit(200'000);
     error = error_of([&] { train_small(directory.path(), {"--step_scheduler.max_steps=5", "--checkpoint.restore_from=LATEST"}); });
   }
-  EXPECT_THAT(error, AllOf(HasSubstr(".safetensors"), HasSubstr("File too large"))) << error;
+  EXPECT_THAT(error, AllOf(HasSubstr(".safetensors"), HasSubstr("File too large"), HasSubstr("earlier ones are untouched"))) << error;
   EXPECT_EQ(checkpoint::link_target(directory / "checkpoints", "LATEST"), fs::canonical(directory / "checkpoints/epoch_0_step_3"));
   EXPECT_TRUE(shards(directory / "checkpoints/epoch_0_step_3") == expected);
   const RunSummary summary = train_small(directory.path(), {"--step_scheduler.max_steps=5", "--checkpoint.restore_from=LATEST"});
   EXPECT_EQ(summary.last_step, 5);
+}
+
+/// Questions longer than what fits: the answers, which alone are learnt, are cut off.
+TEST(Train, WarnsOnceOfStepsWithoutLabels) {
+  const TemporaryDirectory directory;
+  std::string lines;
+  for (int i = 0; i < 8; ++i)
+    lines += R"({"question": "What is the name of the capital of the country that we spoke of?", "answer": "Oda"})"
+             "\n";
+  tessera::test::write_file(directory / "data.jsonl", lines);
+  const std::string dataset = fmt::format(
+      "--dataset={{_target_: instruction, path_or_dataset_id: {}, column_mapping: {{question: question, "
+      "answer: answer}}, seq_length: 6, truncation: true, tokenizer: {{pretrained_model_name_or_path: {}}}}}",
+      (directory / "data.jsonl").string(), tessera::test::test_data("data/tokenizer").string());
+  testing::internal::CaptureStderr();
+  const RunSummary summary =
+      train_small(directory.path(), {dataset, "--validation_dataset=null", "--model.config.vocab_size=1000", "--checkpoint.enabled=false"});
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(summary.last_step, 4);
+  EXPECT_THAT(said, AllOf(HasSubstr("command line: --dataset: dataset: no label counts in the 4 samples of step 1"), HasSubstr("data.jsonl"),
+                          HasSubstr("4 of 4 steps had no label")));
+  EXPECT_EQ(said.find("no label counts in"), said.rfind("no label counts in"));
 }
 
 TEST(Train, StopsAtALossThatIsNoNumber) {

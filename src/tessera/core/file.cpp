@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -18,11 +19,16 @@ std::string reason() { return std::strerror(errno); }
 
 [[noreturn]] void fail(const std::filesystem::path& path, const std::string& action) {
   const std::string why = reason();
-  const std::string fix = errno == ENOSPC ? "free some space or choose another directory; earlier checkpoints are untouched" : "";
+  const std::string fix = errno == ENOSPC ? "free some space or choose another directory" : "";
   throw Failure({path.string(), "cannot " + action + ": " + why, "", fix});
 }
 
 [[noreturn]] void unreadable(const std::filesystem::path& path) { throw UserError({path.string(), "cannot read the file: " + reason(), "", ""}); }
+
+constexpr std::size_t kWriteBytes = std::size_t{8} << 20;
+
+/// The disk begins while the rest is still being made; `sync` would otherwise find everything undone. A hint: it may fail, and promises nothing.
+void start_writing_back(int descriptor) { ::sync_file_range(descriptor, 0, 0, SYNC_FILE_RANGE_WRITE); }
 
 class PosixFileOperations : public FileOperations {
  public:
@@ -33,9 +39,10 @@ class PosixFileOperations : public FileOperations {
   }
   void write(int descriptor, std::span<const std::byte> bytes, const std::filesystem::path& path) override {
     while (!bytes.empty()) {
-      const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
+      const ssize_t written = ::write(descriptor, bytes.data(), std::min(bytes.size(), kWriteBytes));
       if (written < 0 && errno == EINTR) continue;
       if (written < 0) fail(path, "write");
+      if (static_cast<std::size_t>(written) == kWriteBytes) start_writing_back(descriptor);
       bytes = bytes.subspan(static_cast<std::size_t>(written));
     }
   }

@@ -171,6 +171,7 @@ class Run {
     const StepResult result = training_step(objects_.model, *objects_.optimizer, batches.microbatches, static_cast<std::uint64_t>(completed), options,
                                             recipe_.clip_grad_norm.max_norm);
     const double seconds = seconds_since(begin);
+    if (result.gradients.num_label_tokens == 0) note_unlabelled_step(batches.samples);
     if (peak_ == 0.0) peak_ = measured_matmul_peak(objects_.plan.dtype == DType::BF16 ? at::kBFloat16 : at::kFloat);
     tokens_ += result.gradients.num_tokens;
     seconds_ += seconds;
@@ -187,6 +188,13 @@ class Run {
     if (completed == summary_.first_step) summary_.first_loss = metrics_.loss;
     losses_["train_loss"] = metrics_.loss;
     reporter.step(metrics_);
+  }
+
+  /// The first one is warned about, the end of the run counts them.
+  void note_unlabelled_step(std::int64_t samples) {
+    if (unlabelled_steps_++ > 0 || objects_.setup.rank() != 0) return;
+    log::warning("{}: dataset: no label counts in the {} samples of step {}, which therefore teach nothing; is every answer masked or cut off? {}",
+                 config::where(loaded_.tree, "dataset"), samples, metrics_.step + 1, objects_.loader->dataset().description());
   }
 
   double mfu(const data::StepBatches& batches, double seconds) const {
@@ -267,6 +275,8 @@ class Run {
     summary_.last_loss = metrics_.loss;
     summary_.tokens_per_second = seconds_ > 0.0 ? static_cast<double>(tokens_) / seconds_ : 0.0;
     summary_.peak_memory_gib = to_gib(peak_resident_bytes());
+    if (unlabelled_steps_ > 0 && objects_.setup.rank() == 0)
+      log::warning("{} of {} steps had no label that counts", unlabelled_steps_, metrics_.step - summary_.first_step);
     summary_.interrupted = stopping_ && metrics_.step < objects_.total_steps;
     if (!summary_.interrupted) return;
     const char* const saved = summary_.checkpoint ? "continue with --checkpoint.restore_from LATEST"
@@ -288,6 +298,7 @@ class Run {
   Json losses_ = Json::object();
   std::optional<double> validation_metric_;  ///< since the last save
   std::int64_t tokens_ = 0;
+  std::int64_t unlabelled_steps_ = 0;
   double seconds_ = 0.0;
   RunSummary summary_;
 };
