@@ -74,6 +74,17 @@ void create_writable_directory(const fs::path& path) {
                             "choose another checkpoint.checkpoint_dir or mend its permissions"});
 }
 
+/// Runs `work`, which writes aside, and says of its failure that nothing else was lost.
+auto while_saving(const auto& work) {
+  try {
+    return work();
+  } catch (const Failure& failure) {
+    Problem problem = failure.problem();
+    problem.rule = "a checkpoint is saved wholly or not at all; earlier ones are untouched";
+    throw Failure(problem);
+  }
+}
+
 }  // namespace
 
 ModelFiles model_files(const fs::path& model_directory, DType dtype) {
@@ -123,11 +134,11 @@ fs::path CheckpointDirectory::save(const SaveRequest& request) {
     for (const fs::path& directory : {aside, aside / "model", aside / "optim"}) operations_.create_directory(directory);
   });
   RankRecords own;
-  comm::together(group_, [&] { own = write_own(aside, request); });
+  comm::together(group_, [&] { own = while_saving([&] { return write_own(aside, request); }); });
   Manifest manifest = start_manifest(request);
   for (const std::string& records : comm::gather(group_, to_text(own))) merge(manifest, rank_records_from_text(records));
   at_keeper([&] {
-    complete(aside, request, std::move(manifest));
+    while_saving([&] { complete(aside, request, std::move(manifest)); });
     operations_.rename(aside, checkpoint);
     half_written->keep();
     operations_.sync_directory(path_);

@@ -22,6 +22,13 @@ void Hasher::update(std::span<const std::byte> bytes) { XXH3_64bits_update(state
 
 std::string Hasher::hex() const { return fmt::format("{:016x}", XXH3_64bits_digest(state_->xxh)); }
 
+std::future<void> update_in_background(Hasher& hasher, std::span<const std::byte> bytes) {
+  constexpr std::size_t kWorthAThread = std::size_t{1} << 20;
+  if (bytes.size() >= kWorthAThread) return std::async(std::launch::async, [&hasher, bytes] { hasher.update(bytes); });
+  hasher.update(bytes);
+  return {};
+}
+
 std::string hash_hex(std::span<const std::byte> bytes) { return fmt::format("{:016x}", XXH3_64bits(bytes.data(), bytes.size())); }
 
 }  // namespace tessera::checkpoint

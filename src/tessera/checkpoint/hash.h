@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <future>
 #include <memory>
 #include <span>
 #include <string>
@@ -22,6 +23,9 @@ class Hasher {
   struct State;
   std::unique_ptr<State> state_;
 };
+
+/// hasher.update(bytes) in another thread, which destroying the result waits for; at once when the bytes are few. Both must live that long.
+[[nodiscard]] std::future<void> update_in_background(Hasher& hasher, std::span<const std::byte> bytes);
 
 /// Of one piece.
 std::string hash_hex(std::span<const std::byte> bytes);

@@ -14,9 +14,9 @@ int RecordingFileOperations::create(const std::filesystem::path& path) {
 }
 
 void RecordingFileOperations::write(int descriptor, std::span<const std::byte> bytes, const std::filesystem::path& path) {
-  operations_.write(descriptor, bytes, path);
   OpenFile& file = open_.at(descriptor);
-  file.hasher.update(bytes);
+  const std::future<void> hashing = update_in_background(file.hasher, bytes);
+  operations_.write(descriptor, bytes, path);
   file.size += bytes.size();
 }
 

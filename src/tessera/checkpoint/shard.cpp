@@ -44,8 +44,8 @@ TensorRecords write_shard_file(FileOperations& operations, const fs::path& check
     const TensorBox& box = *boxes.at(info.name);
     Hasher hasher;
     stream_bytes(box, [&](std::span<const std::byte> bytes) {
+      const std::future<void> hashing = update_in_background(hasher, bytes);
       writer.write(info.name, bytes);
-      hasher.update(bytes);
     });
     records.emplace(info.name, record_of(box, file.path, hasher.hex()));
   }
