@@ -169,7 +169,8 @@ TEST(Config, Gpt2TakesEitherNameOfASize) {
   config["scale_attn_weights"] = false;
   EXPECT_DOUBLE_EQ(spec_of(config).attention_scale, 1.0);
   config["scale_attn_by_inverse_layer_idx"] = true;
-  EXPECT_THAT(error_of_config(config), HasSubstr("scale_attn_by_inverse_layer_idx: true is not supported"));
+  EXPECT_DOUBLE_EQ(spec_of(config).layers[0].attention_scale_factor, 1.0);
+  EXPECT_DOUBLE_EQ(spec_of(config).layers[1].attention_scale_factor, 0.5);
 }
 
 TEST(Config, ReportsEveryMistakeAtOnceWithItsLine) {

@@ -38,7 +38,8 @@ TEST_P(VerifyCommitted, SelectiveCheckpointing) {
 TEST_P(VerifyCommitted, DoublePrecisionComposites) { expect_golden(test::test_data("goldens") / GetParam(), {.dtype = DType::F64}); }
 TEST_P(VerifyCommitted, Bfloat16) { expect_golden(test::test_data("goldens") / GetParam(), {.dtype = DType::BF16}); }
 
-INSTANTIATE_TEST_SUITE_P(Goldens, VerifyCommitted, testing::Values("llama_tied_llama3_rope", "gpt2", "gemma2", "qwen3", "phi3_longrope"),
+INSTANTIATE_TEST_SUITE_P(Goldens, VerifyCommitted,
+                         testing::Values("llama_tied_llama3_rope", "gpt2", "gpt2_inverse_layer_scale", "gemma2", "qwen3", "phi3_longrope"),
                          [](const auto& info) { return std::string(info.param); });
 
 class VerifyShared : public testing::TestWithParam<const char*> {};

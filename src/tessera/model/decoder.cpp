@@ -158,7 +158,7 @@ ops::Variable Decoder::attend(ops::Tape& tape, const ops::Variable& query_key_va
 }
 
 ops::AttentionOptions Decoder::attention_options(std::size_t layer, const std::shared_ptr<const Call>& call) const {
-  return {.scale = spec_.attention_scale,
+  return {.scale = spec_.attention_scale * spec_.layers[layer].attention_scale_factor,
           .soft_cap = spec_.attention_soft_cap,
           .sliding_window = spec_.layers[layer].sliding_window,
           .lengths = call->inputs.lengths,

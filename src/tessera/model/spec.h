@@ -44,6 +44,7 @@ struct RopeSpec {
 struct LayerSpec {
   std::optional<std::int64_t> sliding_window;  ///< a query sees itself and this many − 1 earlier positions
   std::size_t rope = 0;                        ///< index into ModelSpec::ropes
+  double attention_scale_factor = 1.0;         ///< multiplies ModelSpec::attention_scale
 };
 
 /// How a family names its modules in a Hugging Face checkpoint ("model.layers.{}.self_attn.q_proj"); "{}" stands for the layer number, and

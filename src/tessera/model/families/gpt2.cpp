@@ -58,7 +58,7 @@ void describe_gpt2(ConfigReader& config, ModelSpec& spec) {
   spec.query_key_value_bias = spec.output_bias = spec.feed_forward_bias = true;
   spec.attention_scale = config.boolean("scale_attn_weights", true) ? 1.0 / std::sqrt(static_cast<double>(spec.head_dim)) : 1.0;
   if (config.boolean("scale_attn_by_inverse_layer_idx", false)) {
-    config.not_supported("scale_attn_by_inverse_layer_idx", "every layer scales its attention scores alike");
+    for (std::size_t layer = 0; layer < spec.layers.size(); ++layer) spec.layers[layer].attention_scale_factor = 1.0 / static_cast<double>(layer + 1);
   }
   spec.attention_dropout = config.probability("attn_pdrop", 0.1);
   spec.residual_dropout = config.probability("resid_pdrop", 0.1);
