@@ -70,7 +70,9 @@ void attention_forward(const AttentionForward<T, O>& args, Isa isa = best_isa())
 
 /// Gradients are written, not added. lse may be the global one of a softmax over more keys than these (ring attention), with `output` the merged
 /// output: then the results are this block's share. G is the type of the gradients; instantiated as AttentionForward.
-/// Bitwise repeatable for a given number of threads (with at least as many batch × key heads as threads, whatever that number).
+/// Bitwise repeatable for a given number of threads. The query gradients never depend on that number; the gradients of keys, values and sinks do
+/// where there are fewer than 2 × threads pairs of batch row and key head: each pair's queries are then split over threads, and the parts summed at
+/// the end.
 template <class T, class G = T>
 struct AttentionBackward {
   AttentionShape shape;
