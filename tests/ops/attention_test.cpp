@@ -110,7 +110,7 @@ TEST_P(Attention, TakesStridedHeads) {
 }
 
 class AttentionDropout : public testing::TestWithParam<Precision> {};
-INSTANTIATE_TEST_SUITE_P(Precisions, AttentionDropout, testing::Values(kSingle, kHalf), precision_name);
+INSTANTIATE_TEST_SUITE_P(Precisions, AttentionDropout, testing::Values(kSingle, kDouble, kHalf), precision_name);
 
 TEST_P(AttentionDropout, MultipliesTheWeightsByTheMask) {
   expect_attention(GetParam(), {.scale = 0.4, .dropout = 0.25, .dropout_key = 9, .sample_numbers = {31, 4}});

@@ -56,7 +56,7 @@ at::Tensor mask(const Dropout& options, std::int64_t tokens, std::int64_t width)
 }
 
 class Drop : public testing::TestWithParam<Precision> {};
-INSTANTIATE_TEST_SUITE_P(Precisions, Drop, testing::Values(kSingle, Precision{at::kFloat, 1e-5, true}, kHalf), precision_name);
+INSTANTIATE_TEST_SUITE_P(Precisions, Drop, testing::Values(kSingle, Precision{at::kFloat, 1e-5, true}, kDouble, kHalf), precision_name);
 
 const Dropout kDropout{.probability = 0.3, .key = 77, .sample_numbers = {12, 5}};
 

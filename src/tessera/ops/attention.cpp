@@ -15,6 +15,8 @@
 
 #include "tessera/core/error.h"
 #include "tessera/ops/cpu/attention.h"
+#include "tessera/ops/cpu/dropout.h"
+#include "tessera/ops/dropout_factors.h"
 #include "tessera/ops/heads.h"
 #include "tessera/ops/kernel_types.h"
 
@@ -148,10 +150,25 @@ at::Tensor sum_heads(const at::Tensor& tensor_BHSC, std::int64_t key_heads) {
   return at::sum(tensor_BHSC.unflatten(1, {key_heads, tensor_BHSC.size(1) / key_heads}), {2});
 }
 
-/// Softmax probabilities [B, H, T, S] and tanh of the capped logits (undefined without a cap).
+/// Softmax probabilities [B, H, T, S], what dropout multiplies them by, and tanh of the capped logits (undefined without dropout or a cap).
 struct Probabilities {
-  at::Tensor weights, tanh;
+  at::Tensor weights, factors, tanh;
+
+  at::Tensor kept() const { return factors.defined() ? weights * factors : weights; }
 };
+
+/// [B, H, T, S].
+at::Tensor weight_factors(const cpu::AttentionShape& shape, double probability, const at::TensorOptions& options) {
+  std::vector<std::uint64_t> keys;
+  for (std::int64_t row = 0; row < shape.batch; ++row)
+    for (std::int64_t head = 0; head < shape.heads; ++head)
+      for (std::int64_t token = 0; token < shape.query_length; ++token) {
+        const std::int64_t sample = shape.samples != nullptr ? shape.samples[row] : row;
+        keys.push_back(cpu::dropout_row_key(shape.dropout_key, static_cast<std::uint64_t>(sample), static_cast<std::uint64_t>(head),
+                                            static_cast<std::uint64_t>(shape.query_start + token)));
+      }
+  return dropout_factors(keys, shape.key_length, probability, options).view({shape.batch, shape.heads, shape.query_length, shape.key_length});
+}
 
 Probabilities probabilities(const at::Tensor& query_BHTC, const at::Tensor& key_BHSC, const cpu::AttentionShape& shape,
                             const AttentionOptions& options) {
@@ -163,7 +180,9 @@ Probabilities probabilities(const at::Tensor& query_BHTC, const at::Tensor& key_
   }
   const at::Tensor hidden = hidden_mask(shape, logits.device());
   logits = logits.masked_fill(hidden, -std::numeric_limits<double>::infinity());
-  return {logits.softmax(-1).nan_to_num(0.0).masked_fill(hidden, 0.0), tanh};
+  Probabilities result{logits.softmax(-1).nan_to_num(0.0).masked_fill(hidden, 0.0), at::Tensor(), tanh};
+  if (shape.dropout > 0.0f) result.factors = weight_factors(shape, options.dropout, logits.options());
+  return result;
 }
 
 at::Tensor composite_forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const cpu::AttentionShape& shape,
@@ -171,7 +190,7 @@ at::Tensor composite_forward(const at::Tensor& query, const at::Tensor& key, con
   const auto type = compute_type(query);
   const at::Tensor keys = repeat_heads(to_heads_first(key, type), shape.heads), values = repeat_heads(to_heads_first(value, type), shape.heads);
   const Probabilities p = probabilities(to_heads_first(query, type), keys, shape, options);
-  return at::matmul(p.weights, values).transpose(1, 2).contiguous().to(query.scalar_type());
+  return at::matmul(p.kept(), values).transpose(1, 2).contiguous().to(query.scalar_type());
 }
 
 HeadGradients composite_backward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const at::Tensor& output_gradient,
@@ -180,13 +199,14 @@ HeadGradients composite_backward(const at::Tensor& query, const at::Tensor& key,
   const at::Tensor queries = to_heads_first(query, type), dout = to_heads_first(output_gradient, type);
   const at::Tensor keys = repeat_heads(to_heads_first(key, type), shape.heads), values = repeat_heads(to_heads_first(value, type), shape.heads);
   const Probabilities p = probabilities(queries, keys, shape, options);
-  const at::Tensor dweights = at::matmul(dout, values.transpose(2, 3));
+  at::Tensor dweights = at::matmul(dout, values.transpose(2, 3));
+  if (p.factors.defined()) dweights = dweights * p.factors;
   at::Tensor dlogits = p.weights * (dweights - at::sum(dweights * p.weights, {-1}, true));
   if (options.soft_cap) dlogits = dlogits * (1.0 - p.tanh * p.tanh);
   dlogits = dlogits * options.scale;
   const auto back = [&](const at::Tensor& heads_first) { return heads_first.transpose(1, 2).contiguous().to(query.scalar_type()); };
   return {back(at::matmul(dlogits, keys)), back(sum_heads(at::matmul(dlogits.transpose(2, 3), queries), shape.key_heads)),
-          back(sum_heads(at::matmul(p.weights.transpose(2, 3), dout), shape.key_heads))};
+          back(sum_heads(at::matmul(p.kept().transpose(2, 3), dout), shape.key_heads))};
 }
 
 }  // namespace
@@ -195,7 +215,6 @@ Variable attention(Tape& tape, const Variable& query_BTHC, const Variable& key_B
   const at::Tensor &query = query_BTHC.value, &key = key_BSKC.value, &value = value_BSKC.value;
   const bool kernel = has_cpu_kernel(query);
   const bool drops = tape.training() && options.dropout > 0.0;
-  TESSERA_ASSERT(kernel || !drops, "the composite attention has no dropout");
   const std::shared_ptr<KernelShape> shape = kernel_shape(query, key, value, options, drops);
   const Result result =
       kernel ? kernel_forward(query, key, value, shape->shape) : Result{composite_forward(query, key, value, shape->shape, options), at::Tensor()};

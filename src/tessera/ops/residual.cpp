@@ -8,6 +8,7 @@
 
 #include "tessera/core/error.h"
 #include "tessera/ops/cpu/dropout.h"
+#include "tessera/ops/dropout_factors.h"
 #include "tessera/ops/kernel_types.h"
 
 namespace tessera::ops {
@@ -28,7 +29,10 @@ std::shared_ptr<RowKeys> row_keys(const Dropout& options, std::int64_t tokens) {
 }
 
 at::Tensor dropped(const at::Tensor& input, const RowKeys& keys, double probability) {
-  TESSERA_ASSERT(has_cpu_kernel(input), "dropout has no composite form");
+  if (!has_cpu_kernel(input)) {
+    const auto type = compute_type(input);
+    return at::mul(input.to(type), dropout_factors(keys, input.size(1), probability, input.options().dtype(type))).to(input.scalar_type());
+  }
   const at::Tensor contiguous = input.contiguous();
   at::Tensor output = at::empty_like(contiguous);
   with_kernel_type(input, [&]<class T>(T) {
