@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "ops/trial.h"
+#include "support/allocation_counter.h"
 #include "tessera/ops/activation.h"
 #include "tessera/ops/heads.h"
 #include "tessera/ops/linear.h"
@@ -131,7 +132,7 @@ void expect_same_bits(const BlockRun& a, const BlockRun& b) {
 class Checkpoint : public testing::TestWithParam<Precision> {};
 INSTANTIATE_TEST_SUITE_P(Precisions, Checkpoint, testing::Values(kSingle, kDouble, kHalf), precision_name);
 class CheckpointWithDropout : public testing::TestWithParam<Precision> {};
-INSTANTIATE_TEST_SUITE_P(Precisions, CheckpointWithDropout, testing::Values(kSingle, kHalf), precision_name);
+INSTANTIATE_TEST_SUITE_P(Precisions, CheckpointWithDropout, testing::Values(kSingle, kDouble, kHalf), precision_name);
 
 TEST_P(Checkpoint, GivesTheSameBitsAndKeepsOneClosureASegment) {
   const BlockRun plain = run_block(GetParam().type, 0.0, false), again = run_block(GetParam().type, 0.0, true);
@@ -149,6 +150,28 @@ TEST_P(CheckpointWithDropout, DropsTheSameElementsBothTimes) {
 TEST_P(Checkpoint, WorksWithDeferredWeightGradients) {
   WeightGradientQueue queue;
   expect_same_bits(run_block(GetParam().type, 0.0, false), run_block(GetParam().type, 0.0, true, &queue));
+}
+
+// The operator after a segment need not keep its output: whoever asks first runs the segment again, and backward uses that run.
+TEST(CheckpointOutput, IsNotKeptAndMadeOnce) {
+  int runs = 0;
+  Parameter weight = make_parameter(random_tensor({6, 6}, 4, at::kFloat));
+  const auto segment = [&](Tape& inner, const Variable& entry) {
+    ++runs;
+    return gated_activation(inner, entry, Activation::Silu);
+  };
+  Tape tape;
+  const Variable input = tape.variable(random_tensor({4, 12}, 1, at::kFloat));
+  const tessera::test::AllocationCounter counter;
+  const auto slot = [&] {
+    const Variable middle = checkpoint(tape, input, segment);
+    return linear(tape, middle, weight, nullptr).gradient;
+  }();
+  EXPECT_EQ(counter.current(), 0);
+  slot->add_owned(random_tensor({4, 6}, 2, at::kFloat));
+  tape.backward();
+  EXPECT_EQ(runs, 2);
+  EXPECT_FALSE(input.gradient->empty());
 }
 
 // A segment that changes its gradient in place must not change the one that the output's other readers still need.

@@ -1,3 +1,4 @@
+#include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
 #include <memory>
@@ -11,6 +12,7 @@
 #include "tessera/core/text.h"
 #include "tessera/model/parameter_table.h"
 #include "tessera/model/summary.h"
+#include "tessera/ops/bfloat16_gemm.h"
 #include "tessera/train/objects.h"
 
 namespace tessera::cli {
@@ -47,7 +49,8 @@ Report examine(const config::LoadedRecipe& recipe, const config::Environment& en
   report.memory = model::estimate_memory(spec, {.compute_dtype = report.plan->dtype,
                                                 .num_rows = report.rows,
                                                 .length = report.length,
-                                                .activation_checkpointing = train::to_model(recipe.recipe.distributed.activation_checkpointing)});
+                                                .activation_checkpointing = train::to_model(recipe.recipe.distributed.activation_checkpointing),
+                                                .bfloat16_gemm = ops::has_bfloat16_gemm(at::empty({0}, at::kBFloat16))});
   return report;
 }
 
@@ -113,7 +116,7 @@ Command add_check(CLI::App& program) {
   const auto arguments = add_recipe_arguments(*parser);
   parser->add_flag("--json", *json, "Print sizes and problems as one JSON document");
   parser->footer(
-      "Nothing is allocated. Exits with 2 when the recipe cannot be trained.\n\nexample:\n  tessera check finetune.yaml "
+      "Nothing is allocated. Exits with 2 when the recipe cannot be trained.\n\nexample:\n  tessera check examples/quickstart/finetune.yaml "
       "--step_scheduler.local_batch_size 4");
   return {parser, [arguments, json] { return check(*arguments, *json); }};
 }

@@ -1,7 +1,5 @@
 #include "tessera/model/decoder.h"
 
-#include <ATen/ops/clone.h>
-
 #include "tessera/core/error.h"
 #include "tessera/core/random.h"
 #include "tessera/model/rope_table.h"
@@ -128,32 +126,45 @@ ops::Variable Decoder::attention_branch(ops::Tape& tape, const ops::Variable& in
   const Block& block = blocks_[layer];
   const ops::Variable normal = block.attention_norm != nullptr ? norm(tape, input, block.attention_norm, block.attention_norm_bias) : input;
   const ops::Variable projected = ops::linear(tape, normal, *block.query_key_value, block.query_key_value_bias);
-  const auto core = [this, layer, call](ops::Tape& inner, const ops::Variable& qkv) { return attend(inner, qkv, layer, call); };
-  const bool again = options_.activation_checkpointing == ActivationCheckpointing::Selective;
-  const ops::Variable attended = again ? ops::checkpoint(tape, projected, core) : core(tape, projected);
+  const ops::Variable attended = attention_core(tape, projected, layer, call);
   const ops::Variable output = ops::linear(tape, attended, *block.output, block.output_bias);
   return block.attention_post_norm != nullptr ? norm(tape, output, block.attention_post_norm, nullptr) : output;
 }
 
+ops::Variable Decoder::attention_core(ops::Tape& tape, const ops::Variable& projected, std::size_t layer,
+                                      const std::shared_ptr<const Call>& call) const {
+  const bool again = options_.activation_checkpointing == ActivationCheckpointing::Selective;
+  if (blocks_[layer].query_norm == nullptr) {
+    // Rotated where it lies and turned back in backward: it needs no second run.
+    const ops::Variable rotated = rotate(tape, projected, layer, *call);
+    const auto core = [this, layer, call](ops::Tape& inner, const ops::Variable& qkv) { return attend(inner, qkv, layer, call); };
+    return again ? ops::checkpoint(tape, rotated, core) : core(tape, rotated);
+  }
+  const auto core = [this, layer, call](ops::Tape& inner, const ops::Variable& qkv) {
+    return attend(inner, rotate(inner, normalize_heads(inner, qkv, layer), layer, *call), layer, call);
+  };
+  return again ? ops::checkpoint(tape, projected, core) : core(tape, projected);
+}
+
+ops::Variable Decoder::normalize_heads(ops::Tape& tape, const ops::Variable& query_key_value, std::size_t layer) const {
+  return ops::query_key_norm(tape, query_key_value, *blocks_[layer].query_norm, *blocks_[layer].key_norm,
+                             {.num_heads = spec_.num_attention_heads,
+                              .num_key_value_heads = spec_.num_key_value_heads,
+                              .head_dim = spec_.head_dim,
+                              .per_head = spec_.query_key_norm == QueryKeyNorm::Head,
+                              .norm = {spec_.norm_eps, spec_.norm_weight_offset}});
+}
+
+ops::Variable Decoder::rotate(ops::Tape& tape, const ops::Variable& query_key_value, std::size_t layer, const Call& call) const {
+  if (spec_.position != PositionKind::Rope) return query_key_value;
+  return ops::rotate_in_place(tape, query_key_value, call.rope_tables[spec_.layers[layer].rope],
+                              spec_.num_attention_heads + spec_.num_key_value_heads, spec_.head_dim);
+}
+
 ops::Variable Decoder::attend(ops::Tape& tape, const ops::Variable& query_key_value, std::size_t layer,
                               const std::shared_ptr<const Call>& call) const {
-  const Block& block = blocks_[layer];
-  ops::Variable qkv = query_key_value;
-  if (block.query_norm != nullptr) {
-    qkv = ops::query_key_norm(tape, qkv, *block.query_norm, *block.key_norm,
-                              {.num_heads = spec_.num_attention_heads,
-                               .num_key_value_heads = spec_.num_key_value_heads,
-                               .head_dim = spec_.head_dim,
-                               .per_head = spec_.query_key_norm == QueryKeyNorm::Head,
-                               .norm = {spec_.norm_eps, spec_.norm_weight_offset}});
-  } else if (options_.activation_checkpointing == ActivationCheckpointing::Selective) {
-    qkv.value = qkv.value.clone();  // the projection is kept for the second run; the rotation below is in place
-  }
-  if (spec_.position == PositionKind::Rope)
-    qkv = ops::rotate_in_place(tape, qkv, call->rope_tables[spec_.layers[layer].rope], spec_.num_attention_heads + spec_.num_key_value_heads,
-                               spec_.head_dim);
   const ops::HeadViews heads =
-      ops::split_heads(tape, qkv, call->inputs.num_rows(), spec_.num_attention_heads, spec_.num_key_value_heads, spec_.head_dim);
+      ops::split_heads(tape, query_key_value, call->inputs.num_rows(), spec_.num_attention_heads, spec_.num_key_value_heads, spec_.head_dim);
   return (*attention_)(tape, layer, heads.query_BTHC, heads.key_BTKC, heads.value_BTKC, attention_options(layer, call));
 }
 

@@ -15,8 +15,8 @@
 
 namespace tessera::model {
 
-/// Full: a block keeps only its input and runs again in backward. Selective: the attention core (rotation, softmax) runs again, GEMM outputs are
-/// kept. None still recomputes norms and activations, which cost next to nothing.
+/// Full: a block keeps only its input and runs again in backward. Selective: the attention core (norms of queries and keys, softmax) runs again, only
+/// the outputs of matrix products are kept. None still recomputes the other norms and activations, which cost next to nothing.
 enum class ActivationCheckpointing { None, Full, Selective };
 
 struct DecoderOptions {
@@ -67,7 +67,10 @@ class Decoder {
   ops::Variable embed(ops::Tape& tape, const Call& call) const;
   ops::Variable norm(ops::Tape& tape, const ops::Variable& input, ops::Parameter* weight, ops::Parameter* bias) const;
   ops::Variable block(ops::Tape& tape, const ops::Variable& input, std::size_t layer, const std::shared_ptr<const Call>& call) const;
+  ops::Variable normalize_heads(ops::Tape& tape, const ops::Variable& query_key_value, std::size_t layer) const;
+  ops::Variable rotate(ops::Tape& tape, const ops::Variable& query_key_value, std::size_t layer, const Call& call) const;
   ops::Variable attend(ops::Tape& tape, const ops::Variable& query_key_value, std::size_t layer, const std::shared_ptr<const Call>& call) const;
+  ops::Variable attention_core(ops::Tape& tape, const ops::Variable& projected, std::size_t layer, const std::shared_ptr<const Call>& call) const;
   ops::Variable attention_branch(ops::Tape& tape, const ops::Variable& input, std::size_t layer, const std::shared_ptr<const Call>& call) const;
   ops::Variable feed_forward_branch(ops::Tape& tape, const ops::Variable& input, std::size_t layer) const;
   ops::AttentionOptions attention_options(std::size_t layer, const std::shared_ptr<const Call>& call) const;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "tessera/model/activation_memory.h"
+
 namespace tessera::model {
 namespace {
 
@@ -10,47 +12,6 @@ double mean_visible(const LayerSpec& layer, std::int64_t sequence_length) {
   const auto length = static_cast<double>(sequence_length);
   const double window = std::min(length, static_cast<double>(layer.sliding_window.value_or(sequence_length)));
   return window - window * window / (2.0 * length);
-}
-
-/// What a token's forward pass leaves behind in one block, in elements of the compute dtype and in fp32 scalars.
-struct TokenActivations {
-  std::int64_t elements = 0;
-  std::int64_t scalars = 0;
-};
-
-/// Norms and activation functions run again in backward, so only what feeds them is kept.
-TokenActivations block_activations(const ModelSpec& spec, ActivationCheckpointing checkpointing) {
-  const std::int64_t query = spec.num_attention_heads * spec.head_dim;
-  const std::int64_t query_key_value = query + 2 * spec.num_key_value_heads * spec.head_dim;
-  const bool post_norms = spec.norm_placement != NormPlacement::Pre;
-  const bool second_projection = spec.query_key_norm != QueryKeyNorm::None && checkpointing == ActivationCheckpointing::None;
-  const std::int64_t gate_up = spec.feed_forward == FeedForwardKind::Gated ? 2 * spec.intermediate_size : spec.intermediate_size;
-  TokenActivations kept;
-  kept.elements = 2 * spec.hidden_size                             // the block's input and what attention adds to it
-                  + query_key_value * (second_projection ? 2 : 1)  // before and after the norm of queries and keys
-                  + query                                          // attention's output
-                  + gate_up                                        //
-                  + (post_norms ? 2 * spec.hidden_size : 0);       // the branches before their norms
-  kept.scalars = spec.num_attention_heads + 2;                     // log-sum-exp of every head, and the norms' scales
-  return kept;
-}
-
-std::int64_t bytes_of(const TokenActivations& activations, std::int64_t element_size) {
-  return activations.elements * element_size + activations.scalars * 4;
-}
-
-std::int64_t activation_bytes(const ModelSpec& spec, const MemoryRequest& request) {
-  const auto element = static_cast<std::int64_t>(size_of(request.compute_dtype));
-  const std::int64_t tokens = request.num_rows * request.length;
-  const bool full = request.activation_checkpointing == ActivationCheckpointing::Full;
-  const std::int64_t block = bytes_of(block_activations(spec, full ? ActivationCheckpointing::None : request.activation_checkpointing), element);
-  const std::int64_t between_blocks = spec.hidden_size * element;
-  // Backward of the feed-forward holds the rebuilt activation, its gradient and the gradient of what feeds it.
-  const std::int64_t temporaries = (4 * spec.intermediate_size + 2 * spec.hidden_size) * element;
-  if (!request.training) return tokens * (block + between_blocks);
-  const std::int64_t kept = full ? spec.num_layers() * between_blocks + block : spec.num_layers() * block;
-  const std::int64_t logits = std::min<std::int64_t>(tokens * spec.vocab_size * 4, std::int64_t{64} << 20);  // a chunk of the loss
-  return tokens * (kept + 2 * between_blocks) + std::max(tokens * temporaries, logits);
 }
 
 }  // namespace

@@ -29,6 +29,7 @@ struct MemoryRequest {
   std::int64_t num_rows = 1;   ///< of one microbatch
   std::int64_t length = 1024;  ///< tokens of a row
   ActivationCheckpointing activation_checkpointing = ActivationCheckpointing::None;
+  bool bfloat16_gemm = true;             ///< ops::has_bfloat16_gemm; without it bf16 products make fp32 copies
   std::int64_t trainable_elements = -1;  ///< −1: all
 };
 
@@ -37,7 +38,7 @@ struct MemoryEstimate {
   std::int64_t weights = 0;  ///< compute weights, and masters where they are other tensors
   std::int64_t gradients = 0;
   std::int64_t optimizer = 0;    ///< both Adam moments
-  std::int64_t activations = 0;  ///< what forward keeps for backward, and the largest temporaries beside it
+  std::int64_t activations = 0;  ///< what forward keeps for backward, and the largest temporaries beside it (activation_memory.h)
 
   std::int64_t total() const { return weights + gradients + optimizer + activations; }
 };

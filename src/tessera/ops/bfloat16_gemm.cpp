@@ -14,9 +14,6 @@
 namespace tessera::ops {
 namespace {
 
-// Widening b costs 4 bytes an element once; blocks of a this tall keep their copy in cache without starving the GEMM.
-constexpr std::int64_t kBlockRows = 1024;
-
 // Elements of a weight that are widened at once: 2 MiB in fp32.
 constexpr std::int64_t kBlockElements = std::int64_t{512} << 10;
 
@@ -49,9 +46,10 @@ bool has_bfloat16_gemm(const at::Tensor& tensor) {
 at::Tensor widened_matmul(const at::Tensor& a_MK, const at::Tensor& b_KN, at::ScalarType output_type) {
   const std::int64_t rows = a_MK.size(0);
   at::Tensor output = at::empty({rows, b_KN.size(1)}, a_MK.options().dtype(output_type));
+  // Widening b costs 4 bytes an element once; blocks of a this tall keep their copy in cache without starving the GEMM.
   const at::Tensor wide_b = b_KN.to(at::kFloat);
-  for (std::int64_t row = 0; row < rows; row += kBlockRows) {
-    const std::int64_t count = std::min(kBlockRows, rows - row);
+  for (std::int64_t row = 0; row < rows; row += kWidenedRows) {
+    const std::int64_t count = std::min(kWidenedRows, rows - row);
     at::Tensor block = output.narrow(0, row, count);
     const at::Tensor wide_a = a_MK.narrow(0, row, count).to(at::kFloat);
     if (output_type == at::kFloat) {

@@ -2,12 +2,17 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+
 namespace tessera::ops {
 
 /// Whether bf16 matrix products are worth calling here: always on GPUs; on CPUs a millisecond's measurement decides, once per process. With bf16
 /// instructions (AVX512_BF16, AMX, Arm BF16) they are faster than fp32's, without them libtorch's are up to 150 × slower, and operators widen
 /// instead.
 bool has_bfloat16_gemm(const at::Tensor& tensor);
+
+/// Rows of `a` that widened_matmul widens at once.
+inline constexpr std::int64_t kWidenedRows = 1024;
 
 /// output = a · b for bf16 operands of any strides, computed in fp32 from widened copies; a block of rows of `a` at a time, so that the copies
 /// stay small. The output is fresh, [M, N], in bf16 or fp32.

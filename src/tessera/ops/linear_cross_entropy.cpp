@@ -19,11 +19,6 @@ namespace {
 // Large enough that reading and writing the weight gradient once a chunk is cheap beside its GEMM.
 constexpr std::int64_t kChunkBytes = std::int64_t{64} << 20;
 
-std::int64_t chunk_rows(std::int64_t rows, std::int64_t vocabulary) {
-  const std::int64_t chunks = (rows * vocabulary * 4 + kChunkBytes - 1) / kChunkBytes;
-  return std::max<std::int64_t>(1, (rows + chunks - 1) / std::max<std::int64_t>(chunks, 1));
-}
-
 double kernel_loss(at::Tensor& logits, const at::Tensor& labels, const LogitsOptions& options, bool gradient, double gradient_scale) {
   double sum = 0.0;
   with_kernel_type(logits, [&]<class T>(T) {
@@ -66,6 +61,11 @@ double composite_loss(at::Tensor& logits, const at::Tensor& labels, const Logits
 
 }  // namespace
 
+std::int64_t loss_chunk_rows(std::int64_t rows, std::int64_t vocabulary) {
+  const std::int64_t chunks = (rows * vocabulary * 4 + kChunkBytes - 1) / kChunkBytes;
+  return std::max<std::int64_t>(1, (rows + chunks - 1) / std::max<std::int64_t>(chunks, 1));
+}
+
 LossSum linear_cross_entropy(Tape& tape, const Variable& hidden_ND, Parameter& weight, const LogitsOptions& options, const at::Tensor& labels_N,
                              double gradient_scale) {
   const at::Tensor valid = at::nonzero(labels_N.ne(-100)).squeeze(1);
@@ -76,7 +76,7 @@ LossSum linear_cross_entropy(Tape& tape, const Variable& hidden_ND, Parameter& w
   const bool recording = tape.recording();
   at::Tensor gradient = recording ? at::empty_like(hidden) : at::Tensor();
   LossSum loss{0.0, count};
-  const std::int64_t step = chunk_rows(count, weight.weight.size(0));
+  const std::int64_t step = loss_chunk_rows(count, weight.weight.size(0));
   const at::Tensor buffer = at::empty({std::min(step, count), weight.weight.size(0)}, hidden.options());
   for (std::int64_t row = 0; row < count; row += step) {
     const std::int64_t rows = std::min(step, count - row);

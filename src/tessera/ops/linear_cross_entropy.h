@@ -27,6 +27,9 @@ struct LossSum {
 LossSum linear_cross_entropy(Tape& tape, const Variable& hidden_ND, Parameter& weight, const LogitsOptions& options, const at::Tensor& labels_N,
                              double gradient_scale);
 
+/// Rows of the chunks that it works in, of `rows` with a label: for estimates of memory.
+std::int64_t loss_chunk_rows(std::int64_t rows, std::int64_t vocabulary);
+
 /// The logits themselves, [N, V] in fp32 (fp64 for fp64 weights): for generation and for comparing with goldens. Not recorded.
 at::Tensor logits(const at::Tensor& hidden_ND, const Parameter& weight, const LogitsOptions& options);
 

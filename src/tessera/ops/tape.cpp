@@ -3,6 +3,7 @@
 #include <ATen/ops/add.h>
 #include <ATen/ops/clone.h>
 
+#include <optional>
 #include <utility>
 
 namespace tessera::ops {
@@ -54,16 +55,50 @@ void Tape::backward() {
   }
 }
 
+namespace {
+
+/// A segment that backward runs again: when somebody asks for its output, or else when its gradient is there.
+class Segment {
+ public:
+  Segment(const Variable& input, std::function<Variable(Tape&, const Variable&)> run)
+      : input_{input.value, input.gradient, nullptr}, run_(std::move(run)) {}
+
+  at::Tensor forward() const {
+    Tape tape(Tape::Mode::Forward);
+    return run_(tape, {input_.value, nullptr, nullptr}).value;
+  }
+
+  at::Tensor output() {
+    if (differentiated_) return forward();  // a deferred weight gradient
+    if (!tape_) output_ = run_(tape_.emplace(), input_);
+    return output_.value;
+  }
+
+  void backward(GradientSlot& gradient) {
+    output();
+    gradient.hand_over(*output_.gradient);
+    output_ = {};
+    differentiated_ = true;
+    tape_->backward();
+  }
+
+ private:
+  Variable input_;
+  std::function<Variable(Tape&, const Variable&)> run_;
+  std::optional<Tape> tape_;
+  Variable output_;
+  bool differentiated_ = false;
+};
+
+}  // namespace
+
 Variable checkpoint(Tape& tape, const Variable& input, const std::function<Variable(Tape&, const Variable&)>& segment) {
   if (!tape.recording()) return segment(tape, input);
-  Tape forward(Tape::Mode::Forward);
-  Variable output = tape.variable(segment(forward, {input.value, nullptr, nullptr}).value);
-  tape.record([input, segment, slot = output.gradient] {
-    if (slot->empty()) return;
-    Tape again;
-    const Variable recomputed = segment(again, {input.value, input.gradient, nullptr});
-    slot->hand_over(*recomputed.gradient);
-    again.backward();
+  const auto again = std::make_shared<Segment>(input, segment);
+  Variable output = tape.variable(again->forward());
+  output.rebuild = [again] { return again->output(); };
+  tape.record([again, slot = output.gradient] {
+    if (!slot->empty()) again->backward(*slot);
   });
   return output;
 }

@@ -85,8 +85,9 @@ class Tape {
   std::vector<std::function<void()>> closures_;
 };
 
-/// Activation checkpointing: runs `segment` without recording, keeps only its input, and runs it again, recorded, when backward reaches it. On a
-/// tape that does not record it is `segment` alone.
+/// Activation checkpointing: runs `segment` without recording, keeps only its input, and runs it again, recorded, when backward reaches it or the
+/// operator after it, which need not keep the output either: once for both (once more for weight gradients that are deferred past it). On a tape
+/// that does not record it is `segment` alone.
 /// `segment` must compute the same values both times (dropout is counter-based, so it does).
 Variable checkpoint(Tape& tape, const Variable& input, const std::function<Variable(Tape&, const Variable&)>& segment);
 
