@@ -188,11 +188,12 @@ def major_version(program: str) -> int:
     return int(found.group(1)) if found else 0
 
 
-def run_script(script: pathlib.Path, build: pathlib.Path) -> Result:
-    """A test that is a script: tests/<layer>/<name>_test.sh BUILD. Exit status 77 means skipped; the last line of its output says why."""
+def run_script(script: pathlib.Path, build: pathlib.Path, peer: str) -> Result:
+    """A test that is a script: tests/<layer>/<name>_test.sh BUILD [VENV]. Exit status 77 means skipped; the last line of its output says why."""
     result = Result(script.name)
     start = time.monotonic()
-    done = subprocess.run(["bash", str(script), str(build)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    command = ["bash", str(script), str(build)] + ([peer] if peer else [])
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     result.output, result.seconds = done.stdout, time.monotonic() - start
     if done.returncode == 77:
         result.skipped.append(f"{script.name}: {done.stdout.strip().splitlines()[-1]}")
@@ -235,6 +236,7 @@ def main() -> int:
     parser.add_argument("--full", action="store_true")
     parser.add_argument("--filter")
     parser.add_argument("--program", action="append", default=[])
+    parser.add_argument("--peer", default="", help="virtual environment with torch and transformers, for the tests of what they read")
     options = parser.parse_args()
 
     options.build = options.build.resolve()  # each program runs in a folder of its own
@@ -254,7 +256,7 @@ def main() -> int:
         waiting = [pool.submit(run_program, program, options.full, options.filter) for program in programs if program.name != DISTRIBUTED]
         waiting += [pool.submit(run_ranks, program, ranks, options.full, options.filter)
                     for program in programs if program.name == DISTRIBUTED for ranks in NUMBERS_OF_RANKS]
-        waiting += [pool.submit(run_script, script, options.build) for script in scripts]
+        waiting += [pool.submit(run_script, script, options.build, options.peer) for script in scripts]
         waiting += [pool.submit(check) for check in checks]
         for finished in concurrent.futures.as_completed(waiting):
             results.append(finished.result())
