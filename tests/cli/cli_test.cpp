@@ -62,6 +62,12 @@ TEST(Cli, CountsAreWholeNumbersFromOne) {
   }
 }
 
+TEST(Cli, ASeedIsNotNegative) {
+  const auto result = run_tessera({"generate", "model", "--prompt", "x", "--seed", "-1"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.error, HasSubstr("-1 is not a whole number of at least 0"));
+}
+
 TEST(Cli, ASystemMessageNeedsAChat) {
   const auto result = run_tessera({"generate", "model", "--prompt", "x", "--system", "y"});
   EXPECT_EQ(result.status, 2);

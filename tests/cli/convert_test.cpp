@@ -54,6 +54,16 @@ TEST(Convert, UnknownSourcesAndDtypesAreMendable) {
   EXPECT_FALSE(std::filesystem::exists(directory / "out"));
 }
 
+TEST(Convert, AShardHoldsSomething) {
+  const test::TemporaryDirectory directory;
+  for (const char* const size : {"0", "0GB", "-1"}) {
+    const auto result = run_tessera({"convert", test::test_data("goldens/qwen3").string(), directory / "out", "--max-shard-size", size});
+    EXPECT_EQ(result.status, 2) << size;
+    EXPECT_THAT(result.error, HasSubstr("--max-shard-size"));
+    EXPECT_FALSE(std::filesystem::exists(directory / "out"));
+  }
+}
+
 // What consolidate.sh in a checkpoint calls.
 TEST(Convert, ARunsCheckpoint) {
   const test::TemporaryDirectory directory;

@@ -81,9 +81,9 @@ TEST(Generator, RefusesWhatTheModelCannotDo) {
     return error_of([&] { generator.generate(prompt, options); });
   };
   EXPECT_NE(error({}, {}).find("the prompt has no tokens"), std::string::npos);
-  EXPECT_NE(error({3, 320}, {.max_new_tokens = 1, .sampling = {}, .stop = {}}).find("token 320 is outside the model's vocabulary of 320"),
+  EXPECT_NE(error({3, 320}, {.max_new_tokens = 1, .sampling = {}, .stop = {}}).find("token id 320 is outside the model's vocabulary of 320"),
             std::string::npos);
-  EXPECT_NE(error({-1}, {.max_new_tokens = 1, .sampling = {}, .stop = {}}).find("token -1"), std::string::npos);
+  EXPECT_NE(error({-1}, {.max_new_tokens = 1, .sampling = {}, .stop = {}}).find("token id -1"), std::string::npos);
   EXPECT_NE(error(random_ids(60, 1), {.max_new_tokens = 5, .sampling = {}, .stop = {}})
                 .find("60 prompt tokens and 5 new ones are more than the model's 64"),
             std::string::npos);

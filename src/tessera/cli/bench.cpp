@@ -6,7 +6,7 @@
 
 #include "tessera/cli/bench_comm.h"
 #include "tessera/cli/cli.h"
-#include "tessera/cli/compute_dtype.h"
+#include "tessera/cli/dtype_option.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/core/memory.h"
@@ -163,7 +163,7 @@ Command add_bench(CLI::App& program) {
                                          "Model directory, or config.json for random weights", *options);
   generate->add_option("--tokens", options->tokens, "Tokens to generate")->capture_default_str()->check(CLI::Range(2, 1 << 20));
   const auto [comm, run_comm] = add_bench_comm(*parser);
-  parser->footer("example:\n  tessera bench train SmolLM2-135M-Instruct --batch 4 --length 256 --dtype float32 --json");
+  parser->footer("example:\n  tessera bench train quickstart/SmolLM2-135M-Instruct --batch 4 --length 256 --dtype float32 --json");
   return {parser, [train, comm = comm, run_comm = run_comm, options] {
             if (comm->parsed()) return run_comm();
             return train->parsed() ? bench_train(*options) : bench_generate(*options);

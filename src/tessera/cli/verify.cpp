@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "tessera/cli/cli.h"
-#include "tessera/cli/compute_dtype.h"
+#include "tessera/cli/dtype_option.h"
 #include "tessera/comm/initialize.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"

@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "tessera/core/error.h"
+#include "tessera/data/vocabulary.h"
 #include "tessera/generate/session.h"
 
 namespace tessera::generate {
@@ -17,10 +18,7 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 void check_prompt(std::span<const data::TokenId> prompt, const model::ModelSpec& spec, std::int64_t max_new_tokens) {
   if (prompt.empty()) throw UserError({"", "the prompt has no tokens", "a generation needs at least one token to continue", "give a prompt"});
-  for (const data::TokenId id : prompt)
-    if (id < 0 || id >= spec.vocab_size)
-      throw UserError(
-          {"", fmt::format("token {} is outside the model's vocabulary of {}", id, spec.vocab_size), "the tokenizer must be the model's own", ""});
+  data::check_vocabulary(prompt, spec.vocab_size, "the prompt");
   if (max_new_tokens > spec.max_position_embeddings - static_cast<std::int64_t>(prompt.size()))  // a sum could overflow
     throw UserError({"",
                      fmt::format("{} prompt tokens and {} new ones are more than the model's {} positions", prompt.size(), max_new_tokens,

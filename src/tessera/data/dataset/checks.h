@@ -1,6 +1,5 @@
 #pragma once
 
-#include <span>
 #include <string>
 
 #include "tessera/data/batch.h"
@@ -8,8 +7,6 @@
 
 namespace tessera::data {
 
-/// UserError naming `where` when the model has no embedding row for one of the ids.
-void check_vocabulary(std::span<const std::int64_t> ids, const DatasetContext& context, const std::string& where);
 /// UserError naming `where` when the sample has more positions than the model, or a token outside its vocabulary.
 void check_sample_fits(const Sample& sample, const DatasetContext& context, const std::string& where);
 

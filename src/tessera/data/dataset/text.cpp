@@ -9,9 +9,9 @@
 #include "tessera/core/error.h"
 #include "tessera/core/file.h"
 #include "tessera/core/text.h"
-#include "tessera/data/dataset/checks.h"
 #include "tessera/data/dataset/json_records.h"
 #include "tessera/data/dataset/parallel.h"
+#include "tessera/data/vocabulary.h"
 
 namespace tessera::data {
 namespace {
@@ -28,10 +28,7 @@ class Encoder {
     Document tokens = context_.tokenizer->encode(text, true);
     const auto eos = context_.tokenizer->special_tokens().eos;
     if (options_.append_end_of_text && (tokens.empty() || tokens.back() != *eos)) tokens.push_back(*eos);
-    if (!tokens.empty()) {
-      const auto [least, largest] = std::minmax_element(tokens.begin(), tokens.end());
-      check_vocabulary(std::vector<std::int64_t>{*least, *largest}, context_, where);
-    }
+    if (context_.vocab_size > 0) check_vocabulary(tokens, context_.vocab_size, where);
     return tokens;
   }
 
