@@ -5,6 +5,7 @@
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 tessera="$(realpath "$1")/bin/tessera"
+export OMP_WAIT_POLICY=passive
 python="${2:-$here/../../benchmarks/.venv}/bin/python"
 
 if ! "$python" -c 'import safetensors, torch, transformers' 2>/dev/null; then
