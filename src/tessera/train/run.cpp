@@ -192,7 +192,7 @@ class Run {
 
   /// The first one is warned about, the end of the run counts them.
   void note_unlabelled_step(std::int64_t samples) {
-    if (unlabelled_steps_++ > 0) return;
+    if (unlabelled_steps_++ > 0 || objects_.setup.rank() != 0) return;
     log::warning("{}: dataset: no label counts in the {} samples of step {}, which therefore teach nothing; is every answer masked or cut off? {}",
                  config::where(loaded_.tree, "dataset"), samples, metrics_.step + 1, objects_.loader->dataset().description());
   }
@@ -275,7 +275,8 @@ class Run {
     summary_.last_loss = metrics_.loss;
     summary_.tokens_per_second = seconds_ > 0.0 ? static_cast<double>(tokens_) / seconds_ : 0.0;
     summary_.peak_memory_gib = to_gib(peak_resident_bytes());
-    if (unlabelled_steps_ > 0) log::warning("{} of {} steps had no label that counts", unlabelled_steps_, metrics_.step - summary_.first_step);
+    if (unlabelled_steps_ > 0 && objects_.setup.rank() == 0)
+      log::warning("{} of {} steps had no label that counts", unlabelled_steps_, metrics_.step - summary_.first_step);
     summary_.interrupted = stopping_ && metrics_.step < objects_.total_steps;
     if (!summary_.interrupted) return;
     const char* const saved = summary_.checkpoint ? "continue with --checkpoint.restore_from LATEST"
