@@ -30,13 +30,6 @@ RunSummary train_small(const fs::path& directory, const std::vector<std::string>
 }
 
 /// The JSON lines of a log file.
-std::vector<Json> json_lines(const fs::path& path) {
-  std::vector<Json> lines;
-  for (const std::string& line : split(read_file(path), '\n'))
-    if (!line.empty()) lines.push_back(Json::parse(line));
-  return lines;
-}
-
 /// What a step computed, without what a clock measured.
 std::vector<Json> computed(const fs::path& directory) {
   std::vector<Json> lines = json_lines(directory / "logs/training.jsonl");

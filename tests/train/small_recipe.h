@@ -10,6 +10,8 @@
 
 #include "support/support.h"
 #include "tessera/config/recipe.h"
+#include "tessera/core/json.h"
+#include "tessera/core/text.h"
 
 /// What the tests of whole runs share: a recipe of a two-layer gpt2 with dropout on random sentences.
 namespace tessera::train::test {
@@ -39,6 +41,14 @@ logging: {{directory: {0}/logs}}
 inline config::LoadedRecipe load_small_recipe(const std::filesystem::path& directory, const std::vector<std::string>& overrides = {}) {
   tessera::test::write_file(directory / "recipe.yaml", small_recipe(directory));
   return config::load_recipe(directory / "recipe.yaml", overrides, no_variables);
+}
+
+/// The lines of a file of metrics.
+inline std::vector<Json> json_lines(const std::filesystem::path& path) {
+  std::vector<Json> lines;
+  for (const std::string& line : split(tessera::test::read_file(path), '\n'))
+    if (!line.empty()) lines.push_back(Json::parse(line));
+  return lines;
 }
 
 }  // namespace tessera::train::test

@@ -65,22 +65,33 @@ Sources sources_of(const Manifest& manifest, const model::ParameterStore& store,
   return sources;
 }
 
+// Every tensor of the model and of its optimizer, whatever rank holds it.
+struct KnownNames {
+  std::set<std::string> model, optim;
+};
+
+KnownNames known_names(const model::ParameterStore& store) {
+  KnownNames names;
+  for (std::size_t index = 0; index < store.table().parameters.size(); ++index) {
+    for (const model::Piece& piece : store.table().parameters[index].pieces) {
+      names.model.insert(piece.tensor);
+      names.optim.insert(kMaster + piece.tensor);
+      if (!store.parameter(index).trainable) continue;
+      names.optim.insert(kFirstMoment + piece.tensor);
+      names.optim.insert(kSecondMoment + piece.tensor);
+    }
+  }
+  return names;
+}
+
 void check_tensors(const Manifest& manifest, const model::ParameterStore& store, const Sources& sources, bool restore_optimizer,
                    const std::string& where) {
   ProblemList problems;
-  std::set<std::string> model_names;
-  std::set<std::string> optim_names;
-  for (const TensorBox& box : master_boxes(store, store.held_pieces())) {
-    check_tensor(manifest.model, box.tensor.name, box, "", where, problems);
-    model_names.insert(box.tensor.name);
-    optim_names.insert(kMaster + box.tensor.name);
-  }
-  check_surplus(manifest.model, model_names, "", where, problems);
-  for (const TensorBox& box : sources.from_optim) {
-    check_tensor(manifest.optim, box.tensor.name, box, kWeightsOnly, where, problems);
-    optim_names.insert(box.tensor.name);
-  }
-  if (restore_optimizer) check_surplus(manifest.optim, optim_names, kWeightsOnly, where, problems);
+  const KnownNames names = known_names(store);
+  for (const TensorBox& box : master_boxes(store, store.held_pieces())) check_tensor(manifest.model, box.tensor.name, box, "", where, problems);
+  check_surplus(manifest.model, names.model, "", where, problems);
+  for (const TensorBox& box : sources.from_optim) check_tensor(manifest.optim, box.tensor.name, box, kWeightsOnly, where, problems);
+  if (restore_optimizer) check_surplus(manifest.optim, names.optim, kWeightsOnly, where, problems);
   problems.throw_if_any();
 }
 

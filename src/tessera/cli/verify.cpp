@@ -7,9 +7,14 @@
 
 #include "tessera/cli/cli.h"
 #include "tessera/cli/dtype_option.h"
+#include "tessera/cli/rank_arguments.h"
 #include "tessera/comm/initialize.h"
+#include "tessera/config/interpolate.h"
+#include "tessera/config/override.h"
+#include "tessera/config/recipe.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
+#include "tessera/train/objects.h"
 
 namespace tessera::cli {
 namespace {
@@ -17,20 +22,41 @@ namespace {
 struct Options {
   std::filesystem::path directory;
   std::string dtype = "float32";
-  std::string activation_checkpointing = "false";
   std::int64_t steps = 10;
-  std::int64_t local_batch_size = 0;
   bool json = false;
   bool all = false;
+  CLI::App* parser = nullptr;  ///< what it did not recognise are overrides of a recipe
 };
 
+void refuse_other_sections(const std::vector<config::Override>& overrides, ProblemList& problems) {
+  for (const config::Override& given : overrides)
+    if (!given.path.starts_with("distributed.") && given.path != "step_scheduler.local_batch_size")
+      problems.add({"command line", "--" + given.path + " means nothing to verify", "a golden fixes everything but how the work is split",
+                    "use --distributed.… and --step_scheduler.local_batch_size"});
+}
+
+/// What a recipe of nothing but these overrides says, for one batch of the golden's rows.
+config::LoadedRecipe recipe_of(const Options& options) {
+  ProblemList problems;
+  const std::vector<config::Override> overrides = config::parse_overrides(options.parser->remaining(), problems);
+  refuse_other_sections(overrides, problems);
+  config::Node tree =
+      config::parse_yaml("model: {_target_: from_config, config: {model_type: llama}}\ndataset: {_target_: mock_unpacked}\n", "verify");
+  config::apply_overrides(tree, overrides, problems);
+  problems.throw_if_any();
+  config::LoadedRecipe loaded = config::load_recipe(std::move(tree), config::process_environment());
+  if (!loaded.unsupported.empty()) throw UserError(loaded.unsupported);
+  return loaded;
+}
+
 train::VerifyOptions to_train(const Options& options) {
+  const config::LoadedRecipe loaded = recipe_of(options);
   train::VerifyOptions result{.steps = options.steps};
   result.dtype = *compute_dtype(options.dtype, {DType::F32, DType::BF16, DType::F64});
-  if (options.local_batch_size > 0) result.local_batch_size = options.local_batch_size;
-  if (options.activation_checkpointing == "selective") result.activation_checkpointing = model::ActivationCheckpointing::Selective;
-  if (options.activation_checkpointing == "true" || options.activation_checkpointing == "full")
-    result.activation_checkpointing = model::ActivationCheckpointing::Full;
+  result.distributed = loaded.recipe.distributed;
+  result.activation_checkpointing = train::to_model(loaded.recipe.distributed.activation_checkpointing);
+  // The golden is one batch unless the override asks for microbatches.
+  if (loaded.tree.find("step_scheduler") != nullptr) result.local_batch_size = loaded.recipe.step_scheduler.local_batch_size;
   return result;
 }
 
@@ -61,8 +87,10 @@ void print_table(const train::Verification& verification, bool all) {
 }
 
 int verify(const Options& options) {
+  const train::VerifyOptions request = to_train(options);
   const auto backend = comm::initialize_distributed();
-  const train::Verification verification = train::verify_golden(options.directory, to_train(options), *backend);
+  const train::Verification verification = train::verify_golden(options.directory, request, *backend);
+  if (backend->rank() != 0) return verification.passed() ? 0 : 1;
   if (options.json) {
     OrderedJson comparisons = OrderedJson::array();
     for (const train::Comparison& c : verification.comparisons)
@@ -81,18 +109,18 @@ Command add_verify(CLI::App& program) {
   const auto options = std::make_shared<Options>();
   CLI::App* parser = program.add_subcommand("verify", "Compare logits, gradients and ten AdamW steps with a golden directory");
   parser->add_option("DIR", options->directory, "Directory with config.json, model.safetensors, golden.safetensors and golden.json")->required();
+  const auto ranks = add_rank_arguments(*parser);
   parser->add_option("--dtype", options->dtype, "float32, bfloat16 or float64")->capture_default_str();
   parser->add_option("--steps", options->steps, "AdamW steps to follow")->capture_default_str()->check(at_least(0));
-  parser->add_option("--step_scheduler.local_batch_size", options->local_batch_size, "Rows of a microbatch (default: all)")->check(at_least(1));
-  parser->add_option("--distributed.activation_checkpointing", options->activation_checkpointing, "false, true, full or selective")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"false", "true", "full", "selective"}));
+  options->parser = parser->allow_extras();
   parser->add_flag("--all", options->all, "Print every comparison");
   parser->add_flag("--json", options->json, "Print one JSON document");
   parser->footer(
-      "Exits with 1 when a difference is past its tolerance.\n\nexample:\n  tessera verify tests/data/goldens/qwen3 "
-      "--step_scheduler.local_batch_size 5");
-  return {parser, [options] { return verify(*options); }};
+      "Recipe overrides may follow: --distributed.KEY VALUE, and --step_scheduler.local_batch_size N for rows of a microbatch (default: all of a "
+      "rank's).\nExits with 1 when a difference is past its tolerance.\n\nexample:\n"
+      "  tessera verify tests/data/goldens/qwen3 --step_scheduler.local_batch_size 5\n"
+      "  tessera verify tests/data/goldens/qwen3 --nproc-per-node 4 --distributed.dp_replicate_size 2");
+  return {parser, [options] { return verify(*options); }, ranks};
 }
 
 }  // namespace tessera::cli
