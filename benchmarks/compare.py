@@ -106,6 +106,29 @@ def compare_training(dtype: str, threads: int, float32_steps: int) -> dict:
     return {"tessera": measure_training(tessera, env, shape, steps), "peer": measure_training(peer, env, shape, peer_steps)}
 
 
+def compare_ranks(float32_steps: int) -> dict:
+    """Two ranks of one thread each, as fsdp2, beside one process of two threads and beside PyTorch's FSDP2."""
+    shape, steps = FLOAT32_SHAPE, Steps(float32_steps, uncounted=2)
+    tessera = [str(TESSERA), "train", "benchmarks/train.yaml", "--model.torch_dtype", "float32", "--step_scheduler.max_steps", str(steps.total),
+               "--step_scheduler.global_batch_size", str(shape.rows), "--dataset.seq_len", str(shape.length),
+               "--model.pretrained_model_name_or_path", str(MODEL), "--checkpoint.checkpoint_dir", "benchmarks/work/run"]
+    one = [*tessera, "--step_scheduler.local_batch_size", str(shape.rows)]
+    two = [*tessera, "--step_scheduler.local_batch_size", str(shape.rows // 2), "--nproc-per-node", "2", "--distributed.strategy", "fsdp2"]
+    peer = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", PEER[1], "train-fsdp2", str(MODEL), "--dtype", "float32",
+            "--steps", str(steps.total), "--rows", str(shape.rows), "--length", str(shape.length)]
+    return {
+        "tessera": measure_training(two, environment(1), shape, steps),
+        "one_process": measure_training(one, environment(2), shape, steps),
+        "peer": measure_training(peer, environment(1), shape, steps),
+    }
+
+
+def print_ranks(sides: dict) -> None:
+    print(f"{'ranks-two':<36} {'Tessera':>10} {'other':>10}")
+    print_row("2 ranks, beside PyTorch FSDP2", sides, "tokens_per_second", "tokens/s")
+    print_row("2 ranks, beside one process", {**sides, "peer": sides["one_process"]}, "tokens_per_second", "tokens/s")
+
+
 def compare_decoding(model: pathlib.Path, dtype: str, threads: int) -> dict:
     env = environment(threads)
     return {
@@ -137,7 +160,7 @@ def machine() -> str:
 
 
 def main() -> None:
-    comparisons = ["train-float32", "train-bfloat16", "decode-float32", "decode-float32-stored", "decode-bfloat16"]
+    comparisons = ["train-float32", "train-bfloat16", "decode-float32", "decode-float32-stored", "decode-bfloat16", "ranks-two"]
     parser = argparse.ArgumentParser()
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--steps", type=int, default=8)
@@ -158,6 +181,9 @@ def main() -> None:
             figures[name] = compare_training(dtype, options.threads, options.steps) | {"gemm_peak": peak}
             label = f"{name}, {FLOAT32_SHAPE}" if dtype == "float32" else f"{name}, {BFLOAT16_SHAPE}, AVX2"
             print_training(label, figures[name], peak)
+        elif kind == "ranks":
+            figures[name] = compare_ranks(options.steps)
+            print_ranks(figures[name])
         else:
             figures[name] = compare_decoding(MODEL_FLOAT32 if stored else MODEL, dtype, options.threads)
             print(f"{name:<36} {'Tessera':>10} {'peer':>10}")

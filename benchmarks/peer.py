@@ -2,6 +2,7 @@
 
   peer.py make-model DIR --dtype   a model of SmolLM2-135M's shape with random weights (of bf16 precision), saved as a Hugging Face directory
   peer.py train DIR --dtype    trains on random tokens; prints "steps 1 to N" before the first step, "step N | ..." after each
+  peer.py train-fsdp2 DIR      the same as one rank of FSDP2, started by torch.distributed.run
   peer.py decode DIR --dtype   decodes greedily; prints tokens per second
   peer.py gemm                 prints the machine's fp32 GEMM rate
 """
@@ -45,6 +46,34 @@ def train(directory: str, dtype: str, steps: int, rows: int, length: int) -> Non
         print(f"step {step} | loss {loss.item():.4f} | grad_norm {norm.item():.4f} | tps {rows * length / seconds:.2f}", flush=True)
 
 
+def train_fsdp2(directory: str, dtype: str, steps: int, rows: int, length: int) -> None:
+    """One rank of PyTorch's FSDP2 over gloo: every block and the rest sharded, `rows` of the global batch split among the ranks."""
+    import torch.distributed as dist
+    from torch.distributed.fsdp import fully_shard
+
+    dist.init_process_group("gloo")
+    rank, world = dist.get_rank(), dist.get_world_size()
+    model = load(directory, dtype).train()
+    for block in model.model.layers:
+        fully_shard(block)
+    fully_shard(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.1, fused=True)
+    generator = torch.Generator().manual_seed(0)
+    if rank == 0:
+        print(f"steps 1 to {steps}", flush=True)
+    for step in range(1, steps + 1):
+        tokens = torch.randint(0, VOCABULARY, (rows, length), generator=generator).chunk(world)[rank]
+        loss = model(input_ids=tokens, labels=tokens).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        dist.barrier()
+        if rank == 0:
+            print(f"step {step} | loss {loss.item():.4f}", flush=True)
+    dist.destroy_process_group()
+
+
 @torch.inference_mode()
 def decode(directory: str, dtype: str, tokens: int) -> None:
     model = load(directory, dtype).eval()
@@ -71,7 +100,7 @@ def gemm() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("action", choices=["make-model", "train", "decode", "gemm"])
+    parser.add_argument("action", choices=["make-model", "train", "train-fsdp2", "decode", "gemm"])
     parser.add_argument("directory", nargs="?")
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--steps", type=int, default=8)
@@ -83,6 +112,8 @@ def main() -> None:
         make_model(options.directory, options.dtype)
     elif options.action == "train":
         train(options.directory, options.dtype, options.steps, options.rows, options.length)
+    elif options.action == "train-fsdp2":
+        train_fsdp2(options.directory, options.dtype, options.steps, options.rows, options.length)
     elif options.action == "decode":
         decode(options.directory, options.dtype, options.tokens)
     else:
