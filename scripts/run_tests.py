@@ -128,8 +128,9 @@ def join_ranks(per_rank: list[Result], result: Result) -> None:
     where: dict[str, list[str]] = {}
     for rank, one in enumerate(per_rank):
         for test in one.failed:
-            where.setdefault(test, []).append(str(rank))
-    result.failed = [f"{test} (rank {' '.join(ranks)})" for test, ranks in where.items()]
+            elsewhere = f"FAILED  ] {test}, at another rank" in one.output
+            where.setdefault(test, []).extend([] if elsewhere else [str(rank)])
+    result.failed = [f"{test} (rank {' '.join(ranks) or 'unknown'})" for test, ranks in where.items()]
 
 
 def read_report(report: dict, result: Result) -> None:

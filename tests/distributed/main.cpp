@@ -49,7 +49,8 @@ class Together : public testing::EmptyTestEventListener {
     } catch (const Failure& failure) {
       fmt::print("{}\n", failure.what());
     }
-    fmt::print("stopping: {}.{} failed at some rank\n", test.test_suite_name(), test.name());
+    // As GoogleTest would have said: scripts/run_tests.py looks for it.
+    fmt::print("[  FAILED  ] {}.{}, at {} (0 ms)\n", test.test_suite_name(), test.name(), test.result()->Failed() ? "this rank" : "another rank");
     std::fflush(stdout);
     std::_Exit(1);
   }

@@ -82,17 +82,32 @@ std::vector<Transfer> receives_into_slots(Place place, const Elements& received,
   return receives;
 }
 
-/// The tensor in its wire dtype: itself when that is its own, else scratch memory that `prepare` fills.
-Elements on_the_wire(Exchange& exchange, Phase& first, const Elements& tensor, DType wire) {
-  if (wire == tensor.dtype) return tensor;
-  const Elements rounded = scratch(exchange, wire, tensor.count);
-  first.prepare = [tensor, rounded] { convert_elements(tensor.data, tensor.dtype, rounded.data, rounded.dtype, tensor.count); };
-  return rounded;
+/// Where the tensor is in its wire dtype: itself when that is its own, else scratch memory that is still to be filled (`rounding`).
+Elements on_the_wire(Exchange& exchange, const Elements& tensor, DType wire) {
+  return wire == tensor.dtype ? tensor : scratch(exchange, wire, tensor.count);
+}
+
+/// Fills a stretch of `rounded`, which is `tensor` on the wire.
+std::function<void()> rounding(const Elements& tensor, const Elements& rounded, std::int64_t first, std::int64_t count) {
+  if (rounded.dtype == tensor.dtype) return {};
+  return [=] { convert_elements(at_element(tensor, first), tensor.dtype, at_element(rounded, first), rounded.dtype, count); };
+}
+
+/// Every peer's part of `tensor`, rounded on the way.
+std::vector<Transfer> sends_of_parts(Place place, const Elements& tensor, const Elements& rounded, std::span<const std::int64_t> offsets) {
+  std::vector<Transfer> sends;
+  for (const int peer : peers_of(place)) {
+    const auto at = static_cast<std::size_t>(peer);
+    sends.push_back(part_of(rounded, peer, offsets));
+    sends.back().prepare = rounding(tensor, rounded, offsets[at], offsets[at + 1] - offsets[at]);
+  }
+  return sends;
 }
 
 void short_all_reduce(Exchange& exchange, Place place, const Elements& tensor, ReduceOperation operation, DType wire) {
   Phase phase;
-  const Elements own = on_the_wire(exchange, phase, tensor, wire);
+  const Elements own = on_the_wire(exchange, tensor, wire);
+  phase.prepare = rounding(tensor, own, 0, tensor.count);
   const Elements received = scratch(exchange, wire, tensor.count * (place.size - 1));
   for (const int peer : peers_of(place)) phase.sends.push_back({peer, at_element(own, 0), bytes_of(wire, tensor.count)});
   phase.receives = receives_into_slots(place, received, tensor.count);
@@ -108,11 +123,12 @@ void long_all_reduce(Exchange& exchange, Place place, const Elements& tensor, Re
   const std::int64_t first = offsets[static_cast<std::size_t>(place.rank)];
   const std::int64_t count = offsets[static_cast<std::size_t>(place.rank) + 1] - first;
   Phase reduce;
-  const Elements whole = on_the_wire(exchange, reduce, tensor, wire);
+  const Elements whole = on_the_wire(exchange, tensor, wire);
   const Elements received = scratch(exchange, wire, count * (place.size - 1));
-  for (const int peer : peers_of(place)) reduce.sends.push_back(part_of(whole, peer, offsets));
+  reduce.sends = sends_of_parts(place, tensor, whole, offsets);
   reduce.receives = receives_into_slots(place, received, count);
-  reduce.finish = [=] {
+  reduce.finish = [=, round = rounding(tensor, whole, first, count)] {
+    if (round) round();
     void* own = at_element(whole, first);
     reduce_parts(parts_in_rank_order(place, received, count, {own, wire}), operation, own, wire, count);
   };
@@ -145,9 +161,9 @@ Exchange reduce_scatter_exchange(Place place, const Elements& input, std::span<c
   exchange.description = {
       .kind = OperationKind::ReduceScatter, .dtype = input.dtype, .wire = wire, .elements = input.count, .counts_digest = digest_of(counts)};
   Phase phase;
-  const Elements sent = on_the_wire(exchange, phase, input, wire);
+  const Elements sent = on_the_wire(exchange, input, wire);
   const Elements received = scratch(exchange, wire, output.count * (place.size - 1));
-  for (const int peer : peers_of(place)) phase.sends.push_back(part_of(sent, peer, offsets));
+  phase.sends = sends_of_parts(place, input, sent, offsets);
   phase.receives = receives_into_slots(place, received, output.count);
   const Part own{at_element(input, offsets[static_cast<std::size_t>(place.rank)]), input.dtype};
   phase.finish = [=] {

@@ -16,7 +16,8 @@ namespace tessera::comm {
 struct Transfer {
   int peer = 0;  ///< rank in the group
   std::byte* data = nullptr;
-  std::int64_t bytes = 0;  ///< 0 is a message too: it says that the peer is there
+  std::int64_t bytes = 0;              ///< 0 is a message too: it says that the peer is there
+  std::function<void()> prepare = {};  ///< of a send: makes its bytes, so that earlier sends are on their way meanwhile; may be empty
 };
 
 /// All transfers of a phase run at once. `prepare` runs before them, `finish` when all are complete; both on the carrying thread, either may be

@@ -76,6 +76,7 @@ void MpiCarrier::start_phase(const std::shared_ptr<Flight>& flight) try {
   }
   if (phase.prepare) phase.prepare();
   for (const Transfer& transfer : phase.sends) {
+    if (transfer.prepare) transfer.prepare();
     flight->sends.emplace_back().transfer = transfer;
     post_send(flight, flight->sends.size() - 1);
   }
