@@ -126,7 +126,7 @@ def compare_ranks(float32_steps: int) -> dict:
 def print_ranks(sides: dict) -> None:
     print(f"{'ranks-two':<36} {'Tessera':>10} {'other':>10}")
     print_row("2 ranks, beside PyTorch FSDP2", sides, "tokens_per_second", "tokens/s")
-    print_row("2 ranks, beside one process", {**sides, "peer": sides["one_process"]}, "tokens_per_second", "tokens/s")
+    print_row("2 ranks, beside 1 process (other)", {**sides, "peer": sides["one_process"]}, "tokens_per_second", "tokens/s")
 
 
 def compare_decoding(model: pathlib.Path, dtype: str, threads: int) -> dict:
@@ -140,7 +140,7 @@ def compare_decoding(model: pathlib.Path, dtype: str, threads: int) -> dict:
 def print_row(name: str, sides: dict, key: str, unit: str, inverse: bool = False) -> None:
     tessera, peer = sides["tessera"][key], sides["peer"][key]
     ratio = peer / tessera if inverse else tessera / peer
-    note = "of the peer's" if not inverse else "times less"
+    note = "of the other's" if not inverse else "times less"
     print(f"  {name:<34} {tessera:>10.2f} {peer:>10.2f}  {unit:<9} {ratio:>7.2f} {note}", flush=True)
 
 
