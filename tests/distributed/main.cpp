@@ -89,7 +89,8 @@ int run(std::vector<std::string> arguments) {
     fmt::print(stderr, "error: start this program under mpirun (tests/distributed/ranks.h)\n");
     return 2;
   }
-  the_backend() = std::make_unique<comm::MpiBackend>(comm::MpiOptions{.timeout_seconds = 20});
+  // Messages are cut far below what they would be, so that the tests see several per transfer.
+  the_backend() = std::make_unique<comm::MpiBackend>(comm::MpiOptions{.timeout_seconds = 20, .largest_message = 100000});
   at::set_num_threads(1);
   const bool full = take_flag(arguments, "--full");
   if (const auto folder = take_value(arguments, "--report")) report_into(*folder, arguments);
