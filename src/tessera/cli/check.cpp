@@ -43,7 +43,7 @@ Report examine(const config::LoadedRecipe& loaded, std::int64_t num_ranks) {
                                .length = report.length,
                                .activation_checkpointing = train::to_model(recipe.distributed.activation_checkpointing),
                                .bfloat16_gemm = ops::has_bfloat16_gemm(at::empty({0}, at::kBFloat16))};
-  if (report.examination.mesh) request.sharding = train::state_sharding(recipe, *report.examination.mesh);
+  if (report.examination.mesh) request.sharding = train::state_sharding(recipe, plan.dtype, *report.examination.mesh);
   report.memory = model::estimate_memory(plan.spec, request);
   return report;
 }

@@ -1,17 +1,26 @@
 #include "tessera/train/examine.h"
 
+#include <fmt/format.h>
+
 #include "tessera/mesh/mesh_sizes.h"
+#include "tessera/parallel/data/policy.h"
 
 namespace tessera::train {
 namespace {
 
 void append(std::vector<Problem>& all, const std::vector<Problem>& more) { all.insert(all.end(), more.begin(), more.end()); }
 
-/// Gradients of several microbatches add up unsharded when their reduction waits for the last one. Replicas of shards reduce inside the replica all
-/// the same and defer only what crosses replicas.
-bool adds_up_unsharded(const config::Recipe& recipe, const mesh::MeshSizes& mesh) {
-  const std::int64_t microbatches = recipe.step_scheduler.global_batch_size / (recipe.step_scheduler.local_batch_size * mesh.dp());
-  return recipe.distributed.fsdp2.defer_fsdp_grad_sync && microbatches > 1 && mesh.dp_replicate == 1;
+/// Weights are computed in the model's own dtype; a recipe that asks for another one is not to be trained in silence.
+void refuse_other_dtypes(const config::LoadedRecipe& loaded, DType compute, std::vector<Problem>& problems) {
+  const config::Fsdp2Options& options = loaded.recipe.distributed.fsdp2;
+  const auto refuse = [&](const std::string& key, const std::optional<DType>& asked) {
+    if (!asked || *asked == compute) return;
+    problems.push_back({config::where(loaded.tree, key), fmt::format("{}: {} is not supported yet", key, torch_name(*asked)),
+                        fmt::format("the model computes in its own dtype, {}", torch_name(compute)),
+                        fmt::format("set model.torch_dtype: {} (masters stay fp32), or leave this out", torch_name(*asked))});
+  };
+  if (options.mp_policy) refuse("distributed.mp_policy.param_dtype", options.mp_policy->param_dtype);
+  refuse("distributed.autocast_dtype", options.autocast_dtype);
 }
 
 }  // namespace
@@ -30,6 +39,7 @@ Examination examine(const config::LoadedRecipe& recipe, const config::Environmen
     result.plan = plan_model(recipe, environment);
     config::validate_heads(recipe.recipe.distributed.sizes, result.plan->spec.num_attention_heads, result.plan->spec.num_key_value_heads,
                            config::locate_in(recipe.tree), about_ranks);
+    if (world_size > 1) refuse_other_dtypes(recipe, result.plan->dtype, result.problems);
   } catch (const UserError& error) {
     // A model that is not on disk has been listed already.
     if (absent.empty()) append(result.problems, error.problems());
@@ -38,23 +48,17 @@ Examination examine(const config::LoadedRecipe& recipe, const config::Environmen
   return result;
 }
 
-model::StateSharding state_sharding(const config::Recipe& recipe, const mesh::MeshSizes& mesh) {
-  const std::int64_t shards = mesh.dp_shard * mesh.cp;
-  const config::Distributed& distributed = recipe.distributed;
-  switch (distributed.strategy) {
-    case config::Strategy::Ddp:
-      return {};
-    case config::Strategy::MegatronFsdp: {
-      const auto from = [&](std::int64_t stage) { return distributed.megatron_fsdp.zero_dp_strategy >= stage ? shards : 1; };
-      return {.weights = from(3), .gradients = from(2), .optimizer = from(1), .frees_units = true};
-    }
-    case config::Strategy::Fsdp2:
-      return {.weights = shards,
-              .gradients = adds_up_unsharded(recipe, mesh) ? 1 : shards,
-              .optimizer = shards,
-              .frees_units = distributed.fsdp2.reshard_after_forward.value_or(true)};
-  }
-  TESSERA_ASSERT(false, "no such strategy");
+model::StateSharding state_sharding(const config::Recipe& recipe, DType compute, const mesh::MeshSizes& mesh) {
+  const auto policy = parallel::data_parallel_policy(recipe.distributed, compute, num_microbatches(recipe.step_scheduler, mesh.dp()));
+  const model::Placement place = parallel::placement(policy, mesh::MeshContext(mesh, 0));
+  return {.weights = place.whole_weights ? 1 : place.num_shards,
+          .gradients = place.whole_gradients ? 1 : place.num_shards,
+          .optimizer = place.num_shards,
+          .frees_units = policy.reshard_after_forward};
+}
+
+std::int64_t num_microbatches(const config::StepScheduler& sizes, std::int64_t dp_size) {
+  return sizes.global_batch_size / (sizes.local_batch_size * dp_size);
 }
 
 }  // namespace tessera::train

@@ -20,7 +20,10 @@ struct Examination {
 };
 Examination examine(const config::LoadedRecipe& recipe, const config::Environment& environment, std::int64_t world_size);
 
-/// Over how many ranks the recipe's strategy shards each part of the training state.
-model::StateSharding state_sharding(const config::Recipe& recipe, const mesh::MeshSizes& mesh);
+/// Over how many ranks the recipe's strategy shards each part of the training state of a model that computes in `compute`.
+model::StateSharding state_sharding(const config::Recipe& recipe, DType compute, const mesh::MeshSizes& mesh);
+
+/// Microbatches of one optimizer step at a data-parallel rank.
+std::int64_t num_microbatches(const config::StepScheduler& sizes, std::int64_t dp_size);
 
 }  // namespace tessera::train

@@ -48,10 +48,9 @@ parallel::CausalLM make_model(const config::Recipe& recipe, const ModelPlan& pla
       .frozen = frozen_parameters(recipe.freeze_config),
       .decoder = {.activation_checkpointing = to_model(recipe.distributed.activation_checkpointing), .dropout_seed = recipe.seed},
       .placement = {}};
-  const config::StepScheduler& sizes = recipe.step_scheduler;
-  const std::int64_t num_microbatches = sizes.global_batch_size / (sizes.local_batch_size * setup.mesh->dp_size());
-  if (plan.pretrained) return parallel::CausalLM::from_pretrained(*plan.directory, plan.spec, setup, options, num_microbatches);
-  return parallel::CausalLM::from_config(plan.spec, recipe.seed, setup, options, num_microbatches);
+  const std::int64_t microbatches = num_microbatches(recipe.step_scheduler, setup.mesh->dp_size());
+  if (plan.pretrained) return parallel::CausalLM::from_pretrained(*plan.directory, plan.spec, setup, options, microbatches);
+  return parallel::CausalLM::from_config(plan.spec, recipe.seed, setup, options, microbatches);
 }
 
 /// The recipe's tokenizer, else the dataset's, else the model's; none for data that brings its own tokens.

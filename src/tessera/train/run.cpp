@@ -159,6 +159,9 @@ class Run {
     reporter.say(fmt::format("{} | {} parameters | {} | {} threads | steps {} to {}", objects_.plan.spec.model_type,
                              human_count(static_cast<double>(table.num_elements())), torch_name(objects_.plan.dtype), at::get_num_threads(),
                              metrics_.step + 1, objects_.total_steps));
+    if (objects_.setup.mesh->world_size() > 1)
+      reporter.say(fmt::format("{} ranks | {}", objects_.setup.mesh->world_size(),
+                               parallel::describe(objects_.model.policy, objects_.model.model.store->options().placement)));
     for (const std::string& pattern : objects_.optimizer->unmatched_patterns())
       log::warning("optimizer.param_group_overrides: no parameter's name matches \"{}\"", pattern);
   }

@@ -42,8 +42,9 @@ Key<D> activation_checkpointing() {
 
 Keys<MixedPrecisionPolicy> policy_keys() {
   using P = MixedPrecisionPolicy;
-  return {field("param_dtype", &P::param_dtype), field("reduce_dtype", &P::reduce_dtype), field("output_dtype", &P::output_dtype),
-          field("cast_forward_inputs", &P::cast_forward_inputs), target_key<P>()};
+  return {field("param_dtype", &P::param_dtype), field("reduce_dtype", &P::reduce_dtype), target_key<P>(),
+          // Logits and the loss are fp32 and inputs are token numbers, whatever these say.
+          accepted<P>("output_dtype", Type::Any), accepted<P>("cast_forward_inputs", Type::Bool)};
 }
 
 template <class Section>
@@ -174,15 +175,16 @@ Keys<D> megatron_fsdp_keys() {
       own(field("zero_dp_strategy", &M::zero_dp_strategy, within(0, 3))),
       own(field("overlap_grad_reduce", &M::overlap_grad_reduce)),
       own(field("overlap_param_gather", &M::overlap_param_gather)),
-      own(field("average_in_collective", &M::average_in_collective)),
       own(field("grad_reduce_in_fp32", &M::grad_reduce_in_fp32)),
-      own(field("preserve_fp32_weights", &M::preserve_fp32_weights)),
-      own(field("check_for_nan_in_grad", &M::check_for_nan_in_grad)),
-      own(field("report_nan_in_param_grad", &M::report_nan_in_param_grad)),
-      own(field("disable_bucketing", &M::disable_bucketing)),
-      own(field("calculate_per_token_loss", &M::calculate_per_token_loss)),
-      own(field("fsdp_double_buffer", &M::fsdp_double_buffer)),
-      own(field("megatron_fsdp_unit_modules", &M::unit_modules)),
+      inert<D>("average_in_collective", Type::Bool, "has no effect: gradients are sums of losses that are divided by the step's labels already"),
+      inert<D>("disable_bucketing", Type::Bool, "has no effect: a unit is what is gathered and reduced at once"),
+      inert<D>("fsdp_double_buffer", Type::Bool, "has no effect: the next unit is gathered beside the one in use anyway"),
+      inert<D>("megatron_fsdp_unit_modules", Type::Any, "has no effect: the units are the embedding, each block and the head"),
+      // Masters are always fp32, gradients are always checked, the loss is always per token.
+      accepted<D>("preserve_fp32_weights", Type::Bool),
+      accepted<D>("check_for_nan_in_grad", Type::Bool),
+      accepted<D>("report_nan_in_param_grad", Type::Bool),
+      accepted<D>("calculate_per_token_loss", Type::Bool),
       inert<D>("nccl_ub", Type::Bool, "has no effect: communication buffers are not registered with NCCL"),
       inert<D>("keep_fp8_transpose_cache", Type::Bool, "has no effect: nothing is kept in FP8"),
       inert<D>("init_fsdp_with_meta_device", Type::Bool, "has no effect: every rank only ever makes its own share"),
@@ -190,14 +192,13 @@ Keys<D> megatron_fsdp_keys() {
 }
 
 Keys<D> ddp_keys() {
-  using P = DdpOptions;
-  const auto own = [](Key<P> key) { return in(&D::ddp, std::move(key)); };
   return {
-      own(field("broadcast_buffers", &P::broadcast_buffers)),
-      own(field("find_unused_parameters", &P::find_unused_parameters)),
-      own(field("static_graph", &P::static_graph)),
-      own(field("bucket_cap_mb", &P::bucket_cap_mb, above(0))),
-      own(field("gradient_as_bucket_view", &P::gradient_as_bucket_view)),
+      inert<D>("bucket_cap_mb", Type::Number, "has no effect: a unit is what is reduced at once"),
+      // There are no buffers, unused parameters have the gradient zero, and gradients lie in flat buffers, whatever these say.
+      accepted<D>("broadcast_buffers", Type::Bool),
+      accepted<D>("find_unused_parameters", Type::Bool),
+      accepted<D>("static_graph", Type::Bool),
+      accepted<D>("gradient_as_bucket_view", Type::Bool),
       in(&D::fsdp2, field("autocast_dtype", &Fsdp2Options::autocast_dtype)),
       scope_of_checkpointing(),
   };

@@ -14,12 +14,10 @@ enum class Strategy : std::uint8_t { Fsdp2, MegatronFsdp, Ddp };
 enum class ActivationCheckpointing : std::uint8_t { Off, Full, Selective };
 enum class CpAttention : std::uint8_t { Ring, AllGather, AllToAll };
 
-/// Absent dtypes: bf16 for all three when the model is bf16, else the model's.
+/// Absent dtypes: the model's.
 struct MixedPrecisionPolicy {
   std::optional<DType> param_dtype;
   std::optional<DType> reduce_dtype;  ///< on the wire; sums are fp32
-  std::optional<DType> output_dtype;
-  bool cast_forward_inputs = true;
 };
 
 /// Options of `strategy: fsdp2`.
@@ -40,24 +38,7 @@ struct MegatronFsdpOptions {
   std::int64_t zero_dp_strategy = 3;
   bool overlap_grad_reduce = true;
   bool overlap_param_gather = true;
-  bool average_in_collective = false;
   bool grad_reduce_in_fp32 = false;
-  bool preserve_fp32_weights = false;
-  bool check_for_nan_in_grad = true;
-  bool report_nan_in_param_grad = false;
-  bool disable_bucketing = false;
-  bool calculate_per_token_loss = false;
-  bool fsdp_double_buffer = false;
-  std::vector<std::string> unit_modules;
-};
-
-/// Options of `strategy: ddp`.
-struct DdpOptions {
-  bool broadcast_buffers = false;
-  bool find_unused_parameters = false;
-  bool static_graph = false;
-  std::optional<double> bucket_cap_mb;
-  bool gradient_as_bucket_view = false;
 };
 
 enum class PipelineSchedule : std::uint8_t { OneFOneB, GPipe, Interleaved1F1B, LoopedBFS, InterleavedZeroBubble, ZBVZeroBubble, DualPipeV };
@@ -108,7 +89,6 @@ struct Distributed {
   bool offload_activations = false;
   Fsdp2Options fsdp2 = {};
   MegatronFsdpOptions megatron_fsdp = {};
-  DdpOptions ddp = {};
   std::optional<Pipeline> pipeline = std::nullopt;
   std::optional<MoeParallel> moe = std::nullopt;
 };
