@@ -78,6 +78,18 @@ TEST(RecordingCommunicator, TellsWhenEachOperationBeganAndEnded) {
   EXPECT_EQ(event.description.bytes_sent, backend->rank() == 0 ? 100 : 0);
   EXPECT_LE(event.issued, event.wait_began);
   EXPECT_LE(event.wait_began, event.wait_ended);
+  EXPECT_LE(event.issued, event.completed);
+  EXPECT_LE(event.completed, event.wait_ended);
+}
+
+TEST(RecordingCommunicator, AnOperationIsCompleteBeforeItIsWaitedFor) {
+  Events events;
+  const auto world = recording_communicator(test::world_communicator(), events);
+  Work work = world->all_reduce(at::ones({25}));
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  while (!work.done()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  work.wait();
+  EXPECT_LE(events.all.at(0).completed, events.all.at(0).wait_began);
 }
 
 RANKS_TEST(MpiBackend, WaitingRanksLeaveTheProcessorAlone, 8) {

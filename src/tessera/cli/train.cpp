@@ -41,11 +41,12 @@ OrderedJson to_json(const train::RunSummary& s) {
   return json;
 }
 
-int train(const RecipeArguments& arguments, bool json) {
+int train(const RecipeArguments& arguments, bool json, const std::string& trace) {
   const config::LoadedRecipe recipe = load(arguments, world_size());
   for (const std::string& note : recipe.notes) log::note(std::string_view(note));
   const auto backend = comm::initialize_distributed(recipe.recipe.dist_env.timeout_minutes);
-  const train::RunSummary summary = train::train(recipe, config::process_environment(), *backend);
+  const train::RunSummary summary =
+      train::train(recipe, config::process_environment(), *backend, trace.empty() ? std::nullopt : std::optional<std::filesystem::path>(trace));
   json ? fmt::print("{}\n", to_json(summary).dump(1)) : print_summary(summary);
   return 0;
 }
@@ -60,18 +61,22 @@ void refuse_impossible(const RecipeArguments& arguments, std::int64_t num_ranks)
 
 Command add_train(CLI::App& program) {
   const auto json = std::make_shared<bool>(false);
+  const auto trace = std::make_shared<std::string>();
   CLI::App* parser = program.add_subcommand("train", "Fine-tune or pre-train a model as a recipe says");
   const auto arguments = add_recipe_arguments(*parser);
   const auto ranks = add_rank_arguments(*parser);
   ranks->before_run = [arguments](std::int64_t num_ranks) { refuse_impossible(*arguments, num_ranks); };
   parser->add_flag("--json", *json, "Print the summary as one JSON document");
+  parser->add_option("--trace", *trace, "Write when each rank computed, communicated and waited to FILE, for Perfetto or chrome://tracing")
+      ->type_name("FILE");
   parser->footer(
       "SIGINT and SIGTERM end the current step, save a checkpoint and exit with 0, on all ranks; --checkpoint.restore_from LATEST goes on from it.\n"
       "When a rank dies, all end.\n\nexample:\n"
       "  tessera train examples/quickstart/finetune.yaml --optimizer.lr 1e-4 --step_scheduler.max_steps=20\n"
       "  tessera train examples/quickstart/finetune.yaml --nproc-per-node 2 --log-dir logs\n"
+      "  tessera train examples/quickstart/finetune.yaml --nproc-per-node 2 --trace trace.json\n"
       "  mpirun --host a:4,b:4 tessera train finetune.yaml");
-  return {parser, [arguments, json] { return train(*arguments, *json); }, ranks};
+  return {parser, [arguments, json, trace] { return train(*arguments, *json, *trace); }, ranks};
 }
 
 }  // namespace tessera::cli

@@ -60,6 +60,7 @@ class CheckedOperation : public PendingOperation {
     operation_.wait();
   }
   bool done() const override { return check_.done() && operation_.done(); }
+  CompletionTime completed() const override { return std::max(check_.completed(), operation_.completed()); }
 
  private:
   Work check_;

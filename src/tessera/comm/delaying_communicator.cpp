@@ -1,5 +1,6 @@
 #include "tessera/comm/delaying_communicator.h"
 
+#include <algorithm>
 #include <thread>
 
 #include "tessera/comm/forwarding_communicator.h"
@@ -17,6 +18,7 @@ class DelayedOperation : public PendingOperation {
     std::this_thread::sleep_until(end_);
   }
   bool done() const override { return inner_.done() && Clock::now() >= end_; }
+  CompletionTime completed() const override { return std::max(inner_.completed(), CompletionTime(end_)); }
 
  private:
   Work inner_;

@@ -40,6 +40,7 @@ void Completion::fail(std::exception_ptr why) {
 }
 
 void Completion::settle(int state) {
+  completed_ = Clock::now();
   state_.store(state, std::memory_order_release);
   state_.notify_all();
 }

@@ -31,6 +31,7 @@ class Completion : public PendingOperation {
  public:
   void wait() override;
   bool done() const override { return state_.load(std::memory_order_acquire) != 0; }
+  CompletionTime completed() const override { return completed_; }
   void succeed() { settle(1); }
   void fail(std::exception_ptr why);
 
@@ -39,6 +40,7 @@ class Completion : public PendingOperation {
 
   std::atomic<int> state_{0};  ///< 1 succeeded, 2 failed
   std::exception_ptr why_;
+  Clock::time_point completed_;  ///< written before `state_`, as `why_` is
 };
 
 /// Precedes the bytes of every transfer, so that the receiver can tell what the sender thinks it is doing.

@@ -14,9 +14,11 @@ class RecordedOperation : public PendingOperation {
     event_.wait_began = Clock::now();
     inner_.wait();
     event_.wait_ended = Clock::now();
+    event_.completed = inner_.completed().value_or(event_.issued);
     sink_.record(event_);
   }
   bool done() const override { return inner_.done(); }
+  CompletionTime completed() const override { return inner_.completed(); }
 
  private:
   Work inner_;
@@ -30,7 +32,7 @@ class RecordingCommunicator : public ForwardingCommunicator {
 
  private:
   Work around(const OperationDescription& description, const std::function<Work()>& start) override {
-    CommunicationEvent event{description, name(), Clock::now(), {}, {}};
+    CommunicationEvent event{description, name(), Clock::now(), {}, {}, {}};
     Work work = start();
     return Work(std::make_shared<RecordedOperation>(std::move(work), std::move(event), sink_));
   }

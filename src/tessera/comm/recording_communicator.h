@@ -15,6 +15,7 @@ struct CommunicationEvent {
   OperationDescription description;  ///< to_string() of it is the event's name, bytes_sent its size
   std::string group;
   std::chrono::steady_clock::time_point issued;
+  std::chrono::steady_clock::time_point completed;  ///< whenever that was noticed: may be before the wait began
   std::chrono::steady_clock::time_point wait_began;
   std::chrono::steady_clock::time_point wait_ended;  ///< between the last two the rank did nothing else
 };

@@ -7,6 +7,7 @@
 #include <chrono>
 
 #include "tessera/checkpoint/checkpoint.h"
+#include "tessera/comm/forwarding_communicator.h"
 #include "tessera/comm/values.h"
 #include "tessera/config/print.h"
 #include "tessera/core/error.h"
@@ -22,6 +23,7 @@
 #include "tessera/train/peak.h"
 #include "tessera/train/step.h"
 #include "tessera/train/tensorboard.h"
+#include "tessera/train/trace.h"
 #include "tessera/train/validation.h"
 
 namespace tessera::train {
@@ -90,12 +92,18 @@ class Reporter {
 /// One run from its first step to its last.
 class Run {
  public:
-  Run(const config::LoadedRecipe& loaded, const config::Environment& environment, comm::Backend& backend)
+  /// `trace` may be null and must outlive the run.
+  Run(const config::LoadedRecipe& loaded, const config::Environment& environment, comm::Backend& backend, Trace* trace)
       : loaded_(loaded),
         recipe_(loaded.recipe),
         start_(Clock::now()),
         objects_(build_objects(loaded, environment, backend)),
-        operations_(posix_file_operations()) {
+        operations_(posix_file_operations()),
+        trace_(trace) {
+    if (trace_ != nullptr) {
+      unit_hooks_ = tracing_hooks(*objects_.model.engine, *trace_, objects_.model.model.store->table().num_units);
+      objects_.model.model.decoder->set_unit_hooks(unit_hooks_.get());
+    }
     if (recipe_.checkpoint.enabled) open_checkpoints();
   }
 
@@ -116,6 +124,8 @@ class Run {
     finish(reporter);
     return summary_;
   }
+
+  comm::Communicator& world() const { return objects_.setup.world(); }
 
  private:
   void open_checkpoints() {
@@ -174,6 +184,7 @@ class Run {
     const StepResult result = training_step(objects_.model, *objects_.optimizer, batches.microbatches, static_cast<std::uint64_t>(completed), options,
                                             recipe_.clip_grad_norm.max_norm);
     const double seconds = seconds_since(begin);
+    if (trace_ != nullptr) trace_->compute("optimizer", "optimizer", result.update_began, result.update_ended);
     if (result.gradients.num_label_tokens == 0) note_unlabelled_step(batches.samples);
     if (peak_ == 0.0) peak_ = measured_matmul_peak(objects_.plan.dtype == DType::BF16 ? at::kBFloat16 : at::kFloat);
     tokens_ += result.gradients.num_tokens;
@@ -295,6 +306,8 @@ class Run {
   TrainingObjects objects_;
   std::unique_ptr<FileOperations> operations_;
   std::optional<checkpoint::CheckpointDirectory> directory_;
+  Trace* trace_;
+  std::unique_ptr<model::UnitHooks> unit_hooks_;  ///< of the trace
   bool stopping_ = false;
   double peak_ = 0.0;    ///< of the matrix product; measured after the first step, so that training starts without waiting for it
   StepMetrics metrics_;  ///< of the last step
@@ -308,9 +321,18 @@ class Run {
 
 }  // namespace
 
-RunSummary train(const config::LoadedRecipe& recipe, const config::Environment& environment, comm::Backend& backend) {
+RunSummary train(const config::LoadedRecipe& recipe, const config::Environment& environment, comm::Backend& backend,
+                 const std::optional<std::filesystem::path>& trace) {
   keep_freed_memory();
-  return Run(recipe, environment, backend)();
+  if (!trace) return Run(recipe, environment, backend, nullptr)();
+  if (backend.rank() == 0) prepare_trace(*trace);
+  Trace events;
+  const auto recorded =
+      comm::decorated_backend(backend, [&](auto communicator) { return comm::recording_communicator(std::move(communicator), events); });
+  Run run(recipe, environment, *recorded, &events);
+  RunSummary summary = run();
+  events.write(*trace, run.world());
+  return summary;
 }
 
 }  // namespace tessera::train

@@ -29,6 +29,8 @@ struct RunSummary {
 /// and return. UserError before training for what the user can mend, Failure for what breaks on the way.
 ///
 /// Every rank of the backend calls it and gets the same summary (memory is this rank's); only rank 0 writes log lines and metrics.
-RunSummary train(const config::LoadedRecipe& recipe, const config::Environment& environment, comm::Backend& backend);
+/// `trace`: also record what every rank computes and communicates, and write it there at the end (trace.h).
+RunSummary train(const config::LoadedRecipe& recipe, const config::Environment& environment, comm::Backend& backend,
+                 const std::optional<std::filesystem::path>& trace = std::nullopt);
 
 }  // namespace tessera::train

@@ -22,35 +22,44 @@ GradientResult count_tokens(comm::Communicator& group, std::span<const data::Bat
   return {.loss = 0.0, .num_label_tokens = all[0], .num_tokens = all[1]};
 }
 
-}  // namespace
-
-GradientResult accumulate_gradients(parallel::CausalLM& model, std::span<const data::Batch> microbatches, std::uint64_t step) {
+/// accumulate_gradients, but that the loss is this rank's share of it: its sum may travel with others.
+GradientResult accumulate(parallel::CausalLM& model, std::span<const data::Batch> microbatches, std::uint64_t step) {
+  model.engine->begin_step();
   GradientResult result = count_tokens(*model.data_group, microbatches);
   const double scale = result.num_label_tokens > 0 ? 1.0 / static_cast<double>(result.num_label_tokens) : 0.0;
-  double loss = 0.0;
-  model.engine->begin_step();
   for (const data::Batch& batch : microbatches) {
     model.engine->begin_microbatch(&batch == &microbatches.back());
     const BatchTensors tensors = to_tensors(batch);
     ops::Tape tape;
-    loss += scale * loss::causal_language_model(tape, *model.model.decoder, tensors.inputs, tensors.labels_BT, scale, step).sum;
+    result.loss += scale * loss::causal_language_model(tape, *model.model.decoder, tensors.inputs, tensors.labels_BT, scale, step).sum;
     tape.backward();
   }
   model.engine->end_step();
-  result.loss = comm::sum(*model.data_group, std::vector{loss}).front();
+  return result;
+}
+
+}  // namespace
+
+GradientResult accumulate_gradients(parallel::CausalLM& model, std::span<const data::Batch> microbatches, std::uint64_t step) {
+  GradientResult result = accumulate(model, microbatches, step);
+  result.loss = comm::sum(*model.data_group, std::vector{result.loss}).front();
   return result;
 }
 
 StepResult training_step(parallel::CausalLM& model, optim::Optimizer& optimizer, std::span<const data::Batch> microbatches, std::uint64_t step,
                          const optim::StepOptions& options, std::optional<double> max_norm) {
-  StepResult result{accumulate_gradients(model, microbatches, step), 0.0};
+  StepResult result{.gradients = accumulate(model, microbatches, step)};
   // Each element has one owner, so every rank's share is added once.
   const double squares = optim::sum_of_squared_gradients(*model.model.store);
-  result.gradient_norm = std::sqrt(comm::sum(*model.data_group, std::vector{squares}).front());
+  const std::vector<double> sums = comm::sum(*model.data_group, std::vector{result.gradients.loss, squares});
+  result.gradients.loss = sums[0];
+  result.gradient_norm = std::sqrt(sums[1]);
   if (!std::isfinite(result.gradients.loss) || !std::isfinite(result.gradient_norm)) fail_not_finite(model, result, step);
   optim::StepOptions clipped = options;
   clipped.gradient_scale *= optim::clip_coefficient(result.gradient_norm, max_norm);
+  result.update_began = std::chrono::steady_clock::now();
   optimizer.step(clipped);
+  result.update_ended = std::chrono::steady_clock::now();
   model.engine->weights_changed();
   return result;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -23,7 +24,8 @@ GradientResult accumulate_gradients(parallel::CausalLM& model, std::span<const d
 
 struct StepResult {
   GradientResult gradients;
-  double gradient_norm = 0.0;  ///< before clipping
+  double gradient_norm = 0.0;                                                  ///< before clipping
+  std::chrono::steady_clock::time_point update_began = {}, update_ended = {};  ///< of the optimizer
 };
 
 /// One optimizer step: gradients, their norm, clipping, the update. Failure, naming step and parameter, when loss or norm is not finite; the weights

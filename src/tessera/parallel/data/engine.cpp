@@ -42,6 +42,8 @@ DataParallelEngine::DataParallelEngine(model::ParameterStore& store, const DataP
 void DataParallelEngine::begin_step() {
   store_.start_gradients();
   for (State& state : states_) state.reduced = false;
+  // Travels while the step's labels are counted.
+  if (policy_.forward_prefetch_depth > 0) start_gathers(0);
 }
 
 void DataParallelEngine::begin_microbatch(bool last) { last_microbatch_ = last; }
