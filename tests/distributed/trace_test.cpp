@@ -44,7 +44,7 @@ std::vector<Json> events_of(const Json& trace, std::int64_t rank) {
   for (const Json& event : trace) {
     if (event.at("pid") != rank) continue;
     if (event.at("ph") == "X") events.push_back(event);
-    if (event.at("ph") == "b") EXPECT_TRUE(open.emplace(event.at("id"), event).second) << event;
+    if (event.at("ph") == "b" && !open.emplace(event.at("id"), event).second) ADD_FAILURE() << "begins twice: " << event;
     if (event.at("ph") != "e") continue;
     const auto begun = open.extract(event.at("id").get<std::string>());
     if (begun.empty()) ADD_FAILURE() << "has no beginning: " << event;
@@ -77,7 +77,7 @@ void expect_sound(const std::vector<Json>& events) {
 }
 
 RANKS_TEST(Trace, HasEveryRankAndUnitAndOperation, 2, 4) {
-  const test::TemporaryDirectory directory;
+  const tessera::test::TemporaryDirectory directory;
   const Json trace = traced_run(directory.path(), "fsdp2");
   const std::int64_t ranks = tessera::test::backend().world_size();
   const int passes = kSteps * static_cast<int>(8 / ranks);
@@ -102,7 +102,7 @@ RANKS_TEST(Trace, HasEveryRankAndUnitAndOperation, 2, 4) {
 }
 
 RANKS_TEST(Trace, ReplicasReduceEveryUnitOnce, 2) {
-  const test::TemporaryDirectory directory;
+  const tessera::test::TemporaryDirectory directory;
   const Json trace = traced_run(directory.path(), "ddp");
   std::set<std::string> reduced;
   for (const Json& event : events_of(trace, 1))
@@ -111,15 +111,16 @@ RANKS_TEST(Trace, ReplicasReduceEveryUnitOnce, 2) {
 }
 
 RANKS_TEST(Trace, IsRefusedBeforeTheRunWhereItCannotBeWritten, 1) {
-  const test::TemporaryDirectory directory;
+  const tessera::test::TemporaryDirectory directory;
   const auto recipe = test::load_small_recipe(directory.path());
-  const std::string error = test::error_of([&] { train(recipe, test::no_variables, tessera::test::backend(), directory / "absent/trace.json"); });
+  const std::string error =
+      tessera::test::error_of([&] { train(recipe, test::no_variables, tessera::test::backend(), directory / "absent/trace.json"); });
   EXPECT_THAT(error, HasSubstr("absent/trace.json"));
   EXPECT_FALSE(fs::exists(directory / "logs"));
 }
 
 RANKS_TEST(Trace, OfOneProcessHasItsUnits, 1) {
-  const test::TemporaryDirectory directory;
+  const tessera::test::TemporaryDirectory directory;
   const Json trace = traced_run(directory.path(), "fsdp2");
   const std::vector<Json> events = events_of(trace, 0);
   expect_sound(events);
