@@ -123,6 +123,36 @@ def compare_ranks(float32_steps: int) -> dict:
     }
 
 
+# Two ranks share every layer: heads must divide, and at 16,384 tokens a few layers tell as much as thirty.
+SPLIT_MODEL = {"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 72}
+SPLITS = {
+    "tensor-two": (FLOAT32_SHAPE, {"tp_size": 2}, {}),
+    "sequence-two": (FLOAT32_SHAPE, {"tp_size": 2, "sequence_parallel": "true"}, {}),
+    "context-two": (Shape(1, 16384), {"cp_size": 2}, {"num_hidden_layers": 2, "max_position_embeddings": 16384}),
+}
+
+
+def compare_split(name: str, float32_steps: int) -> dict:
+    """Two ranks of one thread each that share every sample, beside one process of two threads."""
+    shape, distributed, fields = SPLITS[name]
+    steps = Steps(float32_steps, uncounted=2) if shape == FLOAT32_SHAPE else Steps(3, uncounted=1)
+    model = {"_target_": "nemo_automodel.NeMoAutoModelForCausalLM.from_config", "torch_dtype": "float32", "pretrained_model_name_or_path": MODEL}
+    settings = {f"model.{key}": value for key, value in model.items()}
+    settings |= {f"model.config.{key}": value for key, value in {**SPLIT_MODEL, **fields}.items()}
+    settings |= {"step_scheduler.max_steps": steps.total, "step_scheduler.global_batch_size": shape.rows,
+                 "step_scheduler.local_batch_size": shape.rows, "dataset.seq_len": shape.length}
+    one = [str(TESSERA), "train", "benchmarks/train.yaml", *(f"--{key}={value}" for key, value in settings.items())]
+    two = [*one, "--nproc-per-node", "2", *(f"--distributed.{key}={value}" for key, value in distributed.items())]
+    return {"tessera": measure_training(two, environment(1), shape, steps), "one_process": measure_training(one, environment(2), shape, steps)}
+
+
+def print_split(name: str, sides: dict) -> None:
+    print(f"{name + ', ' + str(SPLITS[name][0]):<36} {'2 ranks':>10} {'1 process':>10}")
+    both = {"tessera": sides["tessera"], "peer": sides["one_process"]}
+    print_row("training", both, "tokens_per_second", "tokens/s")
+    print_row("peak memory of a process", both, "peak_gib", "GiB")
+
+
 def print_ranks(sides: dict) -> None:
     print(f"{'ranks-two':<36} {'Tessera':>10} {'other':>10}")
     print_row("2 ranks, beside PyTorch FSDP2", sides, "tokens_per_second", "tokens/s")
@@ -160,7 +190,7 @@ def machine() -> str:
 
 
 def main() -> None:
-    comparisons = ["train-float32", "train-bfloat16", "decode-float32", "decode-float32-stored", "decode-bfloat16", "ranks-two"]
+    comparisons = ["train-float32", "train-bfloat16", "decode-float32", "decode-float32-stored", "decode-bfloat16", "ranks-two", *SPLITS]
     parser = argparse.ArgumentParser()
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--steps", type=int, default=8)
@@ -181,6 +211,9 @@ def main() -> None:
             figures[name] = compare_training(dtype, options.threads, options.steps) | {"gemm_peak": peak}
             label = f"{name}, {FLOAT32_SHAPE}" if dtype == "float32" else f"{name}, {BFLOAT16_SHAPE}, AVX2"
             print_training(label, figures[name], peak)
+        elif name in SPLITS:
+            figures[name] = compare_split(name, options.steps)
+            print_split(name, figures[name])
         elif kind == "ranks":
             figures[name] = compare_ranks(options.steps)
             print_ranks(figures[name])

@@ -148,16 +148,20 @@ TEST(Parallelism, WithoutARecipeThereIsNoPlace) {
   validate_parallelism({.strategy = Strategy::Ddp, .sizes = {.tp_size = 2}}, 2, nullptr, problems);
   ASSERT_EQ(problems.problems().size(), 1U);
   EXPECT_EQ(problems.problems()[0].where, "");
-  EXPECT_THAT(axes_to_come({.tp_size = 2, .ep_size = 4}),
-              ElementsAre(testing::Field(&AxisToCome::key, "tp_size"), testing::Field(&AxisToCome::key, "ep_size")));
+  EXPECT_THAT(axes_to_come({.tp_size = 2, .pp_size = 2, .ep_size = 4}),
+              ElementsAre(testing::Field(&AxisToCome::key, "pp_size"), testing::Field(&AxisToCome::key, "ep_size")));
 }
 
-std::vector<std::string> head_violations(std::int64_t tp, std::int64_t heads, std::int64_t key_value_heads) {
+std::vector<std::string> violations(const Distributed& distributed, const ModelSizes& model) {
   ProblemList problems;
-  validate_heads({.tp_size = tp}, heads, key_value_heads, nullptr, problems);
+  validate_model_split(distributed, model, nullptr, problems);
   std::vector<std::string> texts;
   for (const Problem& problem : problems.problems()) texts.push_back(problem.what + "; " + problem.fix);
   return texts;
+}
+
+std::vector<std::string> head_violations(std::int64_t tp, std::int64_t heads, std::int64_t key_value_heads) {
+  return violations({.sizes = {.tp_size = tp}}, {heads, key_value_heads, 24});
 }
 
 TEST(Heads, AreWhole) {
@@ -165,6 +169,22 @@ TEST(Heads, AreWhole) {
   EXPECT_THAT(head_violations(3, 8, 8), ElementsAre("distributed.tp_size: 3 does not divide num_attention_heads (8); use 1, 2, 4 or 8"));
   EXPECT_THAT(head_violations(4, 12, 6),
               ElementsAre(AllOf(HasSubstr("4 does not divide num_key_value_heads (6)"), HasSubstr("use 1, 2, 3, 6 or 12"))));
+}
+
+TEST(Heads, TheFeedForwardIsCutEvenly) {
+  EXPECT_THAT(violations({.sizes = {.tp_size = 4}}, {8, 8, 30}),
+              ElementsAre("distributed.tp_size: 4 does not divide intermediate_size (30); use 1 or 2"));
+}
+
+TEST(Heads, AreWholeWhenTokensAreExchangedForThem) {
+  const auto all_to_all = [](std::int64_t tp, std::int64_t cp, const ModelSizes& model) {
+    return violations({.sizes = {.tp_size = tp, .cp_size = cp}, .cp_attention = CpAttention::AllToAll}, model);
+  };
+  EXPECT_THAT(all_to_all(1, 4, {8, 2, 16}), IsEmpty());
+  EXPECT_THAT(all_to_all(2, 4, {8, 2, 16}), IsEmpty());
+  EXPECT_THAT(all_to_all(4, 4, {8, 2, 16}),
+              ElementsAre(AllOf(HasSubstr("cp_attention: all_to_all does not go with cp_size 4"), HasSubstr("1 or 2"))));
+  EXPECT_THAT(violations({.sizes = {.cp_size = 3}}, {8, 2, 16}), IsEmpty());
 }
 
 }  // namespace

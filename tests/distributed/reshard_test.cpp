@@ -28,6 +28,11 @@ std::vector<Layout> layouts(std::int64_t ranks) {
                           {"zero-1", {"--distributed.strategy=megatron_fsdp", "--distributed.zero_dp_strategy=1"}},
                           {"zero-2", {"--distributed.strategy=megatron_fsdp", "--distributed.zero_dp_strategy=2"}},
                           {"zero-3", {"--distributed.strategy=megatron_fsdp", "--distributed.zero_dp_strategy=3"}}};
+  if (ranks == 2) all.push_back({"tp 2", {"--distributed.tp_size=2"}});
+  if (ranks == 2) all.push_back({"cp 2", {"--distributed.cp_size=2"}});
+  if (ranks == 4) all.push_back({"tp 4 sequence", {"--distributed.tp_size=4", "--distributed.sequence_parallel=true"}});
+  if (ranks == 4) all.push_back({"tp 2 dp 2", {"--distributed.tp_size=2"}});
+  if (ranks == 4) all.push_back({"tp 2 cp 2", {"--distributed.tp_size=2", "--distributed.cp_size=2", "--distributed.sequence_parallel=true"}});
   if (ranks == 4) all.push_back({"hybrid", {"--distributed.strategy=fsdp2", "--distributed.dp_replicate_size=2"}});
   return all;
 }

@@ -31,8 +31,8 @@ inline at::Tensor full_logits(const model::CausalLM& model, const std::vector<da
   const auto length = static_cast<std::int64_t>(ids.size());
   const at::Tensor tensor = at::tensor(std::vector<std::int64_t>(ids.begin(), ids.end()), at::kLong).view({1, length});
   ops::Tape tape(ops::Tape::Mode::Inference);
-  return model.decoder->logits(
-      model.decoder->hidden(tape, {tensor, at::arange(length, at::kLong).view({1, length}), {length}, {0}, {}}).states.value);
+  return model.decoder->logits(model.decoder->hidden(tape, {tensor, at::arange(length, at::kLong).view({1, length}), {length}, {0}, {}}).states.value,
+                               length);
 }
 
 }  // namespace tessera::generate::test

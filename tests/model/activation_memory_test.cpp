@@ -63,8 +63,7 @@ std::int64_t measured_peak(const ModelSpec& spec, DType dtype, ActivationCheckpo
   ops::Tape tape;
   [&] {  // as in training, nobody holds the hidden states during backward
     const ops::Variable hidden = model.decoder->hidden(tape, batch.inputs).states;
-    const HeadView head = model.decoder->head();
-    ops::linear_cross_entropy(tape, hidden, *head.weight, head.options, batch.labels_BT.reshape({-1}), 0.01);
+    model.decoder->loss(tape, hidden, batch.labels_BT.reshape({-1}), 0.01);
   }();
   tape.backward();
   return counter.peak();

@@ -88,7 +88,7 @@ std::int64_t weight_bytes(const CausalLM& model) {
 
 at::Tensor logits(const CausalLM& model, const Batch& batch) {
   ops::Tape tape(ops::Tape::Mode::Inference);
-  return model.decoder->logits(model.decoder->hidden(tape, batch.inputs).states.value);
+  return model.decoder->logits(model.decoder->hidden(tape, batch.inputs).states.value, batch.inputs.num_rows() * batch.inputs.length());
 }
 
 // A checkpoint in bf16, run in fp32: its matrices stay as they are, and nothing else changes. (A trained store widens them.)

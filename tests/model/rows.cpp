@@ -64,8 +64,7 @@ Pass run(CausalLM& model, const std::vector<Batch>& microbatches, std::uint64_t 
   for (const Batch& batch : microbatches) {
     ops::Tape tape;
     const ops::Variable hidden = model.decoder->hidden(tape, batch.inputs, step).states;
-    const HeadView head = model.decoder->head();
-    pass.loss += ops::linear_cross_entropy(tape, hidden, *head.weight, head.options, batch.labels_BT.reshape({-1}), scale).sum;
+    pass.loss += model.decoder->loss(tape, hidden, batch.labels_BT.reshape({-1}), scale).sum;
     tape.backward();
   }
   model.store->finish_gradients();

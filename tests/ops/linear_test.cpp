@@ -117,7 +117,7 @@ TEST_P(Linear, DeferredWeightGradientsAreTheSameBits) {
 
 TEST_P(Linear, InferenceIsTheProductAlone) {
   const at::Tensor input = random_tensor({6, 40}, 1, GetParam().type), weight = random_tensor({10, 40}, 2, GetParam().type);
-  EXPECT_LE(relative_error(linear_inference(input, weight), at::matmul(input.to(at::kDouble), weight.to(at::kDouble).t())), GetParam().tolerance);
+  EXPECT_LE(relative_error(linear_forward(input, weight), at::matmul(input.to(at::kDouble), weight.to(at::kDouble).t())), GetParam().tolerance);
 }
 
 TEST(LinearOnATapeWithoutRecord, KeepsNothing) {

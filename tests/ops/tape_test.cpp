@@ -88,8 +88,14 @@ struct Block {
 
   std::vector<Parameter*> parameters() { return {&first_norm, &projection, &bias, &second_norm, &gate_up, &down}; }
 
+  static std::shared_ptr<const std::vector<TokenNumber>> numbers_of(std::int64_t tokens) {
+    std::vector<TokenNumber> numbers;
+    for (std::int64_t token = 0; token < tokens; ++token) numbers.push_back({1 + token * 3 / tokens, token});
+    return std::make_shared<const std::vector<TokenNumber>>(std::move(numbers));
+  }
+
   Variable operator()(Tape& tape, const Variable& input, double dropout) {
-    const Dropout drop = dropout > 0.0 ? Dropout{dropout, 5, {1, 2, 3}} : Dropout{};
+    const Dropout drop = dropout > 0.0 ? Dropout{dropout, 5, numbers_of(input.value.size(0))} : Dropout{};
     const Variable branch = linear(tape, rms_norm(tape, input, first_norm, {}), projection, &bias);
     const Variable middle = residual_add(tape, input, branch, 1.0, drop);
     const Variable active = gated_activation(tape, linear(tape, rms_norm(tape, middle, second_norm, {}), gate_up), Activation::Silu);

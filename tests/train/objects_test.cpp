@@ -75,7 +75,7 @@ TEST_F(Objects, RefusesRandomTokensBeyondTheVocabulary) {
 }
 
 TEST_F(Objects, RefusesWhatIsNotSupportedYet) {
-  EXPECT_THAT(error_of([&] { build({"--distributed.tp_size=2"}); }), HasSubstr("not supported yet"));
+  EXPECT_THAT(error_of([&] { build({"--distributed.ep_size=2"}); }), HasSubstr("not supported yet"));
 }
 
 TEST_F(Objects, RefusesAScheduleThatCannotBe) {

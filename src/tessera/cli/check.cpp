@@ -17,6 +17,7 @@
 #include "tessera/model/parameter_table.h"
 #include "tessera/model/summary.h"
 #include "tessera/ops/bfloat16_gemm.h"
+#include "tessera/parallel/tensor/plan.h"
 #include "tessera/train/examine.h"
 
 namespace tessera::cli {
@@ -63,6 +64,15 @@ void print_model(const Report& report) {
              report.num_ranks > 1 ? "per rank: " : "", bytes(m.weights), bytes(m.gradients), bytes(m.optimizer),
              m.gathered > 0 ? fmt::format("gathered units {}, ", bytes(m.gathered)) : "", bytes(m.activations), report.rows, report.length,
              bytes(m.total()));
+}
+
+void print_plans(const Report& report, const config::Distributed& distributed) {
+  const mesh::MeshSizes& sizes = *report.examination.mesh;
+  const model::ModelSpec& spec = report.examination.plan->spec;
+  ProblemList problems;  // reported with all others
+  const parallel::TensorPlan plan = parallel::tensor_plan(distributed.tp_plan, spec, distributed.sequence_parallel, "", problems);
+  fmt::print("\ntensor plan over {} ranks\n", sizes.tp);
+  for (const std::string& line : parallel::describe(plan, spec, sizes.tp, distributed.sequence_parallel)) fmt::print("  {}\n", line);
 }
 
 /// The axes, alone and taken together, along which the ranks differ: one name for equal groups.
@@ -145,7 +155,7 @@ int check_for_programs(const RecipeArguments& arguments, std::int64_t num_ranks)
   return report.examination.problems.empty() ? 0 : 2;
 }
 
-int check(const RecipeArguments& arguments, std::int64_t num_ranks, bool json) {
+int check(const RecipeArguments& arguments, std::int64_t num_ranks, bool plans, bool json) {
   if (json) return check_for_programs(arguments, num_ranks);
   const config::LoadedRecipe recipe = load(arguments, num_ranks);
   const Report report = examine(recipe, num_ranks);
@@ -153,6 +163,7 @@ int check(const RecipeArguments& arguments, std::int64_t num_ranks, bool json) {
   for (const std::string& note : recipe.notes) log::note(std::string_view(note));
   if (report.examination.mesh && num_ranks > 1) print_mesh(*report.examination.mesh);
   if (report.examination.plan) print_model(report);
+  if (plans && report.examination.plan && report.examination.mesh) print_plans(report, recipe.recipe.distributed);
   if (!report.examination.problems.empty()) throw UserError(report.examination.problems);
   fmt::print("the recipe can be trained{}\n", num_ranks > 1 ? fmt::format(" by {} ranks", num_ranks) : "");
   return 0;
@@ -161,19 +172,20 @@ int check(const RecipeArguments& arguments, std::int64_t num_ranks, bool json) {
 }  // namespace
 
 Command add_check(CLI::App& program) {
-  const auto json = std::make_shared<bool>(false);
+  const auto json = std::make_shared<bool>(false), plans = std::make_shared<bool>(false);
   const auto num_ranks = std::make_shared<std::int64_t>(1);
   CLI::App* parser = program.add_subcommand("check", "Show what a recipe resolves to, what it needs, and everything wrong with it");
   const auto arguments = add_recipe_arguments(*parser);
   parser->add_option("--nproc-per-node", *num_ranks, "Check for this many ranks: the mesh, which rank is where, and the memory of each")
       ->capture_default_str()
       ->check(at_least(1));
+  parser->add_flag("--plans", *plans, "Show how each module is split between tensor-parallel ranks");
   parser->add_flag("--json", *json, "Print sizes and problems as one JSON document");
   parser->footer(
       "Nothing is allocated and nothing started. Exits with 2 when the recipe cannot be trained.\n\nexample:\n"
       "  tessera check examples/quickstart/finetune.yaml --step_scheduler.local_batch_size 4\n"
       "  tessera check examples/quickstart/finetune.yaml --nproc-per-node 4 --distributed.dp_replicate_size 2");
-  return {parser, [arguments, num_ranks, json] { return check(*arguments, *num_ranks, *json); }};
+  return {parser, [arguments, num_ranks, plans, json] { return check(*arguments, *num_ranks, *plans, *json); }};
 }
 
 }  // namespace tessera::cli

@@ -148,29 +148,38 @@ void validate_parallelism(const Distributed& distributed, std::int64_t world_siz
   Checker(distributed, world_size, locate, problems).check();
 }
 
-void validate_heads(const ParallelismSizes& sizes, std::int64_t num_attention_heads, std::int64_t num_key_value_heads, const Locate& locate,
-                    ProblemList& problems) {
-  const std::int64_t tp = sizes.tp_size;
-  const auto shares_heads = [=](std::int64_t ranks) { return num_key_value_heads % ranks == 0 || ranks % num_key_value_heads == 0; };
-  const auto fits = [=](std::int64_t ranks) { return num_attention_heads % ranks == 0 && shares_heads(ranks); };
-  const std::string where = locate ? locate("distributed.tp_size") : "";
-  const std::string fix = "use " + choices(num_attention_heads, fits);
-  if (num_attention_heads % tp != 0) {
-    problems.add({where, "distributed.tp_size: " + text(tp) + " does not divide num_attention_heads (" + text(num_attention_heads) + ")",
-                  "every tensor-parallel rank holds whole attention heads", fix});
-  } else if (!shares_heads(tp)) {
-    problems.add({where,
-                  "distributed.tp_size: " + text(tp) + " does not divide num_key_value_heads (" + text(num_key_value_heads) +
-                      "), nor is it a multiple of them",
-                  "every tensor-parallel rank holds whole key/value heads, or shares one with an equal number of ranks", fix});
+void validate_model_split(const Distributed& distributed, const ModelSizes& model, const Locate& locate, ProblemList& problems) {
+  const std::int64_t tp = distributed.sizes.tp_size, cp = distributed.sizes.cp_size;
+  const std::int64_t heads = model.num_attention_heads, key_value_heads = model.num_key_value_heads;
+  const auto shares = [](std::int64_t of, std::int64_t ranks) { return of % ranks == 0 || ranks % of == 0; };
+  const auto fits = [&](std::int64_t ranks) { return heads % ranks == 0 && shares(key_value_heads, ranks) && model.intermediate_size % ranks == 0; };
+  const auto add = [&](const std::string& key, const std::string& what, std::string rule, std::string fix) {
+    problems.add({locate ? locate("distributed." + key) : "", "distributed." + key + ": " + what, std::move(rule), std::move(fix)});
+  };
+  const std::string fix = "use " + choices(heads, fits);
+  if (heads % tp != 0) {
+    add("tp_size", text(tp) + " does not divide num_attention_heads (" + text(heads) + ")", "every tensor-parallel rank holds whole attention heads",
+        fix);
+  } else if (!shares(key_value_heads, tp)) {
+    add("tp_size", text(tp) + " does not divide num_key_value_heads (" + text(key_value_heads) + "), nor is it a multiple of them",
+        "every tensor-parallel rank holds whole key/value heads, or shares one with an equal number of ranks", fix);
+  } else if (distributed.cp_attention == CpAttention::AllToAll && cp > 1) {
+    const std::int64_t own = heads / tp, own_keys = std::max<std::int64_t>(1, key_value_heads / tp);
+    if (own % cp != 0 || !shares(own_keys, cp))
+      add("cp_attention", "all_to_all does not go with cp_size " + text(cp),
+          "its ranks exchange tokens for whole heads, of which a rank has " + text(own) + " for queries and " + text(own_keys) +
+              " for keys and values",
+          "use cp_attention: ring or allgather, or " + choices(own, [&](std::int64_t ranks) { return own % ranks == 0 && shares(own_keys, ranks); }) +
+              " context-parallel ranks");
   }
+  if (model.intermediate_size % tp != 0)
+    add("tp_size", text(tp) + " does not divide intermediate_size (" + text(model.intermediate_size) + ")",
+        "every tensor-parallel rank holds an equal part of the feed-forward", fix);
 }
 
 std::vector<AxisToCome> axes_to_come(const ParallelismSizes& sizes) {
   std::vector<AxisToCome> axes;
-  if (sizes.tp_size > 1) axes.push_back({"tp_size", "tensor parallelism"});
   if (sizes.pp_size > 1) axes.push_back({"pp_size", "pipeline parallelism"});
-  if (sizes.cp_size > 1) axes.push_back({"cp_size", "context parallelism"});
   if (sizes.ep_size > 1) axes.push_back({"ep_size", "expert parallelism"});
   return axes;
 }

@@ -23,9 +23,15 @@ std::optional<std::int64_t> data_parallel_size(const ParallelismSizes& sizes, st
 /// Adds every violation: sizes that do not multiply to `world_size`, sizes and options that the strategy does not know, experts that do not divide.
 void validate_parallelism(const Distributed& distributed, std::int64_t world_size, const Locate& locate, ProblemList& problems);
 
-/// tp ranks hold whole attention heads; key/value heads are cut too, or each is held by an equal number of ranks.
-void validate_heads(const ParallelismSizes& sizes, std::int64_t num_attention_heads, std::int64_t num_key_value_heads, const Locate& locate,
-                    ProblemList& problems);
+/// What of a model tensor and context parallelism cut.
+struct ModelSizes {
+  std::int64_t num_attention_heads = 1;
+  std::int64_t num_key_value_heads = 1;
+  std::int64_t intermediate_size = 1;
+};
+/// Adds every violation: tp ranks hold whole attention heads and equal parts of the feed-forward; key/value heads are cut too, or each is held by an
+/// equal number of ranks. The ranks of cp exchange whole heads where attention asks for it.
+void validate_model_split(const Distributed& distributed, const ModelSizes& model, const Locate& locate, ProblemList& problems);
 
 /// An axis that has more than one rank and is not supported yet.
 struct AxisToCome {

@@ -14,8 +14,8 @@ KeyValueCache::KeyValueCache(const model::ModelSpec& spec, std::int64_t capacity
   }
 }
 
-ops::Variable KeyValueCache::operator()(ops::Tape& tape, std::size_t layer, const ops::Variable& query_BTHC, const ops::Variable& key_BTKC,
-                                        const ops::Variable& value_BTKC, const ops::AttentionOptions& options) {
+ops::Variable KeyValueCache::operator()(ops::Tape& tape, std::size_t layer, const model::Inputs&, const ops::Variable& query_BTHC,
+                                        const ops::Variable& key_BTKC, const ops::Variable& value_BTKC, const ops::AttentionOptions& options) {
   TESSERA_ASSERT(!tape.recording() && query_BTHC.value.size(0) == 1, "the cache serves one sequence, without gradients");
   Layer& cache = layers_[layer];
   const std::int64_t tokens = key_BTKC.value.size(1);

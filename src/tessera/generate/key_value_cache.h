@@ -17,8 +17,8 @@ class KeyValueCache : public model::Attention {
   /// Room for `capacity` tokens. Nothing is touched until it is used.
   KeyValueCache(const model::ModelSpec& spec, std::int64_t capacity, at::ScalarType dtype);
 
-  ops::Variable operator()(ops::Tape& tape, std::size_t layer, const ops::Variable& query_BTHC, const ops::Variable& key_BTKC,
-                           const ops::Variable& value_BTKC, const ops::AttentionOptions& options) override;
+  ops::Variable operator()(ops::Tape& tape, std::size_t layer, const model::Inputs& inputs, const ops::Variable& query_BTHC,
+                           const ops::Variable& key_BTKC, const ops::Variable& value_BTKC, const ops::AttentionOptions& options) override;
 
   /// Tokens that every layer holds.
   std::int64_t length() const { return length_; }

@@ -31,7 +31,7 @@ std::unique_ptr<KeyValueCache> make_cache(const model::CausalLM& model, std::int
 Session::Session(const model::CausalLM& model, std::int64_t capacity) : Session(model, make_cache(model, capacity)) {}
 
 Session::Session(const model::CausalLM& model, std::unique_ptr<KeyValueCache> cache)
-    : cache_(cache.get()), decoder_(model.spec, *model.store, {}, std::move(cache)) {}
+    : cache_(cache.get()), decoder_(model.spec, *model.store, {}, {.attention = std::move(cache)}) {}
 
 at::Tensor Session::advance(std::span<const data::TokenId> ids) {
   const auto total = static_cast<std::int64_t>(ids.size());
@@ -43,7 +43,7 @@ at::Tensor Session::advance(std::span<const data::TokenId> ids) {
   ops::Tape tape(ops::Tape::Mode::Inference);
   const at::Tensor hidden = decoder_.hidden(tape, inputs).states.value;
   cache_->advance(total - begin);
-  return decoder_.logits(hidden.narrow(0, total - begin - 1, 1)).to(at::kFloat).contiguous();
+  return decoder_.logits(hidden.narrow(0, total - begin - 1, 1), 1).to(at::kFloat).contiguous();
 }
 
 }  // namespace tessera::generate

@@ -5,8 +5,7 @@ namespace tessera::loss {
 LossSum causal_language_model(ops::Tape& tape, const model::Decoder& decoder, const model::Inputs& inputs, const at::Tensor& labels_BT,
                               double gradient_scale, std::uint64_t step) {
   model::Decoder::Hidden hidden = decoder.hidden(tape, inputs, step);
-  const model::HeadView head = decoder.head();
-  const LossSum loss = ops::linear_cross_entropy(tape, hidden.states, *head.weight, head.options, labels_BT.reshape({-1}), gradient_scale);
+  const LossSum loss = decoder.loss(tape, hidden.states, labels_BT.reshape({-1}), gradient_scale);
   hidden.head_unit.leave();
   return loss;
 }

@@ -21,9 +21,16 @@ struct CausalLMOptions {
   Placement placement = {};  ///< what of the weights this rank holds
 };
 
+/// What of every layer this rank computes, where several share them; by default all of it.
+struct LayerShare {
+  std::optional<ModelSpec> spec = {};        ///< with this rank's numbers of heads
+  std::optional<ParameterTable> table = {};  ///< of this rank
+  DecoderSeams seams = {};
+};
+
 /// A model ready to run: its description, its weights, and the decoder over them.
 struct CausalLM {
-  ModelSpec spec;
+  ModelSpec spec;  ///< of the whole model
   std::unique_ptr<ParameterStore> store;
   std::unique_ptr<Decoder> decoder;
 
@@ -31,9 +38,10 @@ struct CausalLM {
   /// checkpoint holds in bf16 stay in bf16 (ops::Parameter::widened): every product is the fp32 one, for half the memory and half the reading.
   static CausalLM from_pretrained(const std::filesystem::path& directory, const CausalLMOptions& options);
   /// The same for a spec that differs from the directory's config.json (overridden fields).
-  static CausalLM from_pretrained(const std::filesystem::path& directory, const ModelSpec& spec, const CausalLMOptions& options);
+  static CausalLM from_pretrained(const std::filesystem::path& directory, const ModelSpec& spec, const CausalLMOptions& options,
+                                  LayerShare share = {});
   /// Random weights that depend on (seed, parameter name) only.
-  static CausalLM from_config(const ModelSpec& spec, std::uint64_t seed, const CausalLMOptions& options);
+  static CausalLM from_config(const ModelSpec& spec, std::uint64_t seed, const CausalLMOptions& options, LayerShare share = {});
 };
 
 /// What the model computes in when nothing else is asked: bf16 for bf16 checkpoints, fp32 otherwise.

@@ -6,7 +6,6 @@
 #include "tessera/ops/activation.h"
 #include "tessera/ops/embedding.h"
 #include "tessera/ops/heads.h"
-#include "tessera/ops/linear.h"
 #include "tessera/ops/norm.h"
 #include "tessera/ops/residual.h"
 
@@ -27,6 +26,22 @@ ops::Activation to_ops(Activation activation) {
   TESSERA_ASSERT(false, "no such activation");
 }
 
+/// Which token of which sample each of these is.
+std::shared_ptr<const std::vector<ops::TokenNumber>> token_numbers(const Inputs& inputs, const TokenRange& range) {
+  const std::int64_t length = inputs.length();
+  std::vector<ops::TokenNumber> all;
+  for (std::int64_t row = 0; row < inputs.num_rows(); ++row)
+    for (std::int64_t place = 0; place < length; ++place) all.push_back({inputs.sample_numbers[static_cast<std::size_t>(row)], place});
+  if (!inputs.runs_of_ranks.empty()) {
+    const TokenRuns& runs = inputs.runs_of_ranks[static_cast<std::size_t>(inputs.context_rank)];
+    for (std::size_t row = 0; row < runs.size(); ++row)
+      for (const TokenRun& run : runs[row])
+        for (std::int64_t i = 0; i < run.length; ++i)
+          all[row * static_cast<std::size_t>(length) + static_cast<std::size_t>(run.place + i)].position = run.position + i;
+  }
+  return std::make_shared<const std::vector<ops::TokenNumber>>(all.begin() + range.first, all.begin() + range.first + range.count);
+}
+
 }  // namespace
 
 /// What all layers of one forward pass share.
@@ -35,21 +50,20 @@ struct Decoder::Call {
   std::vector<ops::RopeTable> rope_tables;  ///< one per ModelSpec::ropes
   std::uint64_t dropout_seed;
   std::uint64_t step;
+  std::shared_ptr<const std::vector<ops::TokenNumber>> residual_tokens;  ///< those of the residual stream; only for dropout
 
+  std::int64_t num_tokens() const { return inputs.num_rows() * inputs.length(); }
   std::uint64_t dropout_key(std::string_view purpose, std::size_t layer) const {
     return CounterRandom(CounterRandom(dropout_seed, purpose, layer).key(), "dropout", step).key();
   }
   ops::Dropout dropout(double probability, std::string_view purpose, std::size_t layer) const {
     if (probability == 0.0) return {};
-    return {probability, dropout_key(purpose, layer), inputs.sample_numbers};
+    return {probability, dropout_key(purpose, layer), residual_tokens};
   }
 };
 
-Decoder::Decoder(const ModelSpec& spec, ParameterStore& store, DecoderOptions options, std::unique_ptr<Attention> attention)
-    : spec_(spec),
-      options_(options),
-      angle_type_(store.options().compute_dtype == DType::F64 ? at::kDouble : at::kFloat),
-      attention_(std::move(attention)) {
+Decoder::Decoder(const ModelSpec& spec, ParameterStore& store, DecoderOptions options, DecoderSeams seams)
+    : spec_(spec), options_(options), angle_type_(store.options().compute_dtype == DType::F64 ? at::kDouble : at::kFloat), seams_(std::move(seams)) {
   const auto find = [&](const std::string& name) { return store.contains(name) ? &store.parameter(name) : nullptr; };
   embedding_ = find("embedding.weight");
   position_embedding_ = find("position_embedding.weight");
@@ -80,13 +94,21 @@ Decoder::Decoder(const ModelSpec& spec, ParameterStore& store, DecoderOptions op
 
 Decoder::~Decoder() = default;
 
-HeadView Decoder::head() const { return {head_, {spec_.logits_divisor, spec_.final_soft_cap}}; }
+at::Tensor Decoder::logits(const at::Tensor& hidden_RD, std::int64_t num_tokens) const {
+  return seams_.projections->logits(hidden_RD, num_tokens, *head_, logits_options());
+}
 
-at::Tensor Decoder::logits(const at::Tensor& hidden_ND) const { return ops::logits(hidden_ND, *head_, head().options); }
+ops::LossSum Decoder::loss(ops::Tape& tape, const ops::Variable& hidden_RD, const at::Tensor& labels_N, double gradient_scale) const {
+  return seams_.projections->loss(tape, hidden_RD, *head_, logits_options(), labels_N, gradient_scale);
+}
+
+ops::LogitsOptions Decoder::logits_options() const { return {spec_.logits_divisor, spec_.final_soft_cap}; }
 
 Decoder::Hidden Decoder::hidden(ops::Tape& tape, const Inputs& inputs, std::uint64_t step) const {
   // Blocks that run again in backward outlive this function: they share the call.
-  const auto call = std::make_shared<Call>(Call{inputs, {}, options_.dropout_seed, step});
+  const auto call = std::make_shared<Call>(Call{inputs, {}, options_.dropout_seed, step, nullptr});
+  const bool drops = tape.training() && (spec_.residual_dropout > 0.0 || spec_.embedding_dropout > 0.0);
+  if (drops) call->residual_tokens = token_numbers(inputs, seams_.projections->residual_tokens(call->num_tokens()));
   if (spec_.position == PositionKind::Rope)
     for (const RopeSpec& rope : spec_.ropes) call->rope_tables.push_back(rope_table(rope, inputs, angle_type_));
   UnitScope embedding_unit(unit_hooks_, tape, 0);
@@ -103,9 +125,12 @@ Decoder::Hidden Decoder::hidden(ops::Tape& tape, const Inputs& inputs, std::uint
 }
 
 ops::Variable Decoder::embed(ops::Tape& tape, const Call& call) const {
-  ops::Variable x = ops::embedding(tape, call.inputs.input_ids_BT.reshape({-1}), *embedding_, spec_.embedding_multiplier);
-  if (spec_.position == PositionKind::Learned)
-    x = ops::add(tape, x, ops::embedding(tape, call.inputs.position_ids_BT.reshape({-1}), *position_embedding_));
+  ops::Variable x = seams_.projections->embedding(tape, call.inputs.input_ids_BT.reshape({-1}), *embedding_, spec_.embedding_multiplier);
+  if (spec_.position == PositionKind::Learned) {
+    const at::Tensor positions_N = call.inputs.position_ids_BT.reshape({-1});
+    const TokenRange here = seams_.projections->residual_tokens(positions_N.size(0));
+    x = ops::add(tape, x, ops::embedding(tape, positions_N.narrow(0, here.first, here.count), *position_embedding_));
+  }
   return ops::dropout(tape, x, call.dropout(spec_.embedding_dropout, "embedding", 0));
 }
 
@@ -117,7 +142,7 @@ ops::Variable Decoder::norm(ops::Tape& tape, const ops::Variable& input, ops::Pa
 ops::Variable Decoder::block(ops::Tape& tape, const ops::Variable& input, std::size_t layer, const std::shared_ptr<const Call>& call) const {
   const ops::Variable attended = ops::residual_add(tape, input, attention_branch(tape, input, layer, call), spec_.residual_multiplier,
                                                    call->dropout(spec_.residual_dropout, "attention output", layer));
-  return ops::residual_add(tape, attended, feed_forward_branch(tape, attended, layer), spec_.residual_multiplier,
+  return ops::residual_add(tape, attended, feed_forward_branch(tape, attended, layer, call->num_tokens()), spec_.residual_multiplier,
                            call->dropout(spec_.residual_dropout, "feed-forward output", layer));
 }
 
@@ -125,9 +150,10 @@ ops::Variable Decoder::attention_branch(ops::Tape& tape, const ops::Variable& in
                                         const std::shared_ptr<const Call>& call) const {
   const Block& block = blocks_[layer];
   const ops::Variable normal = block.attention_norm != nullptr ? norm(tape, input, block.attention_norm, block.attention_norm_bias) : input;
-  const ops::Variable projected = ops::linear(tape, normal, *block.query_key_value, block.query_key_value_bias);
+  const ops::Variable projected =
+      seams_.projections->column_linear(tape, normal, call->num_tokens(), *block.query_key_value, block.query_key_value_bias);
   const ops::Variable attended = attention_core(tape, projected, layer, call);
-  const ops::Variable output = ops::linear(tape, attended, *block.output, block.output_bias);
+  const ops::Variable output = seams_.projections->row_linear(tape, attended, *block.output, block.output_bias);
   return block.attention_post_norm != nullptr ? norm(tape, output, block.attention_post_norm, nullptr) : output;
 }
 
@@ -147,12 +173,12 @@ ops::Variable Decoder::attention_core(ops::Tape& tape, const ops::Variable& proj
 }
 
 ops::Variable Decoder::normalize_heads(ops::Tape& tape, const ops::Variable& query_key_value, std::size_t layer) const {
-  return ops::query_key_norm(tape, query_key_value, *blocks_[layer].query_norm, *blocks_[layer].key_norm,
-                             {.num_heads = spec_.num_attention_heads,
-                              .num_key_value_heads = spec_.num_key_value_heads,
-                              .head_dim = spec_.head_dim,
-                              .per_head = spec_.query_key_norm == QueryKeyNorm::Head,
-                              .norm = {spec_.norm_eps, spec_.norm_weight_offset}});
+  return seams_.projections->query_key_norm(tape, query_key_value, *blocks_[layer].query_norm, *blocks_[layer].key_norm,
+                                            {.num_heads = spec_.num_attention_heads,
+                                             .num_key_value_heads = spec_.num_key_value_heads,
+                                             .head_dim = spec_.head_dim,
+                                             .per_head = spec_.query_key_norm == QueryKeyNorm::Head,
+                                             .norm = {spec_.norm_eps, spec_.norm_weight_offset}});
 }
 
 ops::Variable Decoder::rotate(ops::Tape& tape, const ops::Variable& query_key_value, std::size_t layer, const Call& call) const {
@@ -165,7 +191,7 @@ ops::Variable Decoder::attend(ops::Tape& tape, const ops::Variable& query_key_va
                               const std::shared_ptr<const Call>& call) const {
   const ops::HeadViews heads =
       ops::split_heads(tape, query_key_value, call->inputs.num_rows(), spec_.num_attention_heads, spec_.num_key_value_heads, spec_.head_dim);
-  return (*attention_)(tape, layer, heads.query_BTHC, heads.key_BTKC, heads.value_BTKC, attention_options(layer, call));
+  return (*seams_.attention)(tape, layer, call->inputs, heads.query_BTHC, heads.key_BTKC, heads.value_BTKC, attention_options(layer, call));
 }
 
 ops::AttentionOptions Decoder::attention_options(std::size_t layer, const std::shared_ptr<const Call>& call) const {
@@ -176,17 +202,18 @@ ops::AttentionOptions Decoder::attention_options(std::size_t layer, const std::s
           .document_starts = call->inputs.document_starts,
           .dropout = spec_.attention_dropout,
           .dropout_key = call->dropout_key("attention", layer),
+          .first_head = seams_.first_head,
           .sample_numbers = call->inputs.sample_numbers};
 }
 
-ops::Variable Decoder::feed_forward_branch(ops::Tape& tape, const ops::Variable& input, std::size_t layer) const {
+ops::Variable Decoder::feed_forward_branch(ops::Tape& tape, const ops::Variable& input, std::size_t layer, std::int64_t num_tokens) const {
   const Block& block = blocks_[layer];
   const ops::Variable normal = block.feed_forward_norm != nullptr ? norm(tape, input, block.feed_forward_norm, block.feed_forward_norm_bias) : input;
-  const ops::Variable projected = ops::linear(tape, normal, *block.gate_up, block.gate_up_bias);
+  const ops::Variable projected = seams_.projections->column_linear(tape, normal, num_tokens, *block.gate_up, block.gate_up_bias);
   const ops::Activation activation = to_ops(spec_.activation);
   const ops::Variable active = spec_.feed_forward == FeedForwardKind::Gated ? ops::gated_activation(tape, projected, activation)
                                                                             : ops::plain_activation(tape, projected, activation);
-  const ops::Variable output = ops::linear(tape, active, *block.down, block.down_bias);
+  const ops::Variable output = seams_.projections->row_linear(tape, active, *block.down, block.down_bias);
   return block.feed_forward_post_norm != nullptr ? norm(tape, output, block.feed_forward_post_norm, nullptr) : output;
 }
 

@@ -24,22 +24,24 @@ struct DecoderOptions {
   std::uint64_t dropout_seed = 0;  ///< masks are a function of (dropout_seed, step, layer, sample, position, element)
 };
 
-/// The output projection as loss and generation need it. The weight is the embedding's when they are tied.
-struct HeadView {
-  ops::Parameter* weight = nullptr;  ///< [V, D]
-  ops::LogitsOptions options;
+/// The decoder's seams: what stands behind them decides how the work is split.
+struct DecoderSeams {
+  std::unique_ptr<Attention> attention = local_attention();
+  std::unique_ptr<Projections> projections = local_projections();
+  std::int64_t first_head = 0;  ///< number of this rank's first query head in the whole model
 };
 
 /// Every decoder-only model Tessera knows, driven by its ModelSpec. Single-process code: whatever splits the work stands behind the seams.
-/// Holds pointers into `store`, which must outlive it.
+/// Holds pointers into `store`, which must outlive it. Numbers of heads in `spec` are those of the store's parameters.
 class Decoder {
  public:
-  Decoder(const ModelSpec& spec, ParameterStore& store, DecoderOptions options = {}, std::unique_ptr<Attention> attention = local_attention());
+  Decoder(const ModelSpec& spec, ParameterStore& store, DecoderOptions options = {}, DecoderSeams seams = {});
   ~Decoder();
   Decoder(const Decoder&) = delete;
   Decoder& operator=(const Decoder&) = delete;
 
-  /// The hidden states after the final norm, [B·T, D] in the compute dtype. `step` only feeds dropout, which happens only when the tape trains.
+  /// The hidden states after the final norm, [R, D] in the compute dtype (R: seams.h; all B·T tokens in one process). `step` only feeds dropout,
+  /// which happens only when the tape trains.
   ///
   /// The head's unit is entered and handed out: its scope must be left after the head's last use (loss or logits).
   struct Hidden {
@@ -47,9 +49,10 @@ class Decoder {
     UnitScope head_unit;
   };
   Hidden hidden(ops::Tape& tape, const Inputs& inputs, std::uint64_t step = 0) const;
-  /// Logits [N, V] in fp32 (fp64 for reference runs) of hidden rows [N, D]; not recorded. Inside the head's unit.
-  at::Tensor logits(const at::Tensor& hidden_ND) const;
-  HeadView head() const;
+  /// Logits [N, V] in fp32 (fp64 for reference runs) of the hidden states of N tokens; not recorded. Inside the head's unit.
+  at::Tensor logits(const at::Tensor& hidden_RD, std::int64_t num_tokens) const;
+  /// The cross-entropy of the head's logits, as ops::linear_cross_entropy. Inside the head's unit.
+  ops::LossSum loss(ops::Tape& tape, const ops::Variable& hidden_RD, const at::Tensor& labels_N, double gradient_scale) const;
   const ModelSpec& spec() const { return spec_; }
   /// Who is told when units begin and end (null: nobody). Must outlive every pass.
   void set_unit_hooks(UnitHooks* hooks) { unit_hooks_ = hooks; }
@@ -72,13 +75,14 @@ class Decoder {
   ops::Variable attend(ops::Tape& tape, const ops::Variable& query_key_value, std::size_t layer, const std::shared_ptr<const Call>& call) const;
   ops::Variable attention_core(ops::Tape& tape, const ops::Variable& projected, std::size_t layer, const std::shared_ptr<const Call>& call) const;
   ops::Variable attention_branch(ops::Tape& tape, const ops::Variable& input, std::size_t layer, const std::shared_ptr<const Call>& call) const;
-  ops::Variable feed_forward_branch(ops::Tape& tape, const ops::Variable& input, std::size_t layer) const;
+  ops::Variable feed_forward_branch(ops::Tape& tape, const ops::Variable& input, std::size_t layer, std::int64_t num_tokens) const;
+  ops::LogitsOptions logits_options() const;
   ops::AttentionOptions attention_options(std::size_t layer, const std::shared_ptr<const Call>& call) const;
 
   ModelSpec spec_;
   DecoderOptions options_;
   at::ScalarType angle_type_;
-  std::unique_ptr<Attention> attention_;
+  DecoderSeams seams_;
   UnitHooks* unit_hooks_ = nullptr;
   std::vector<Block> blocks_;
   ops::Parameter* embedding_ = nullptr;

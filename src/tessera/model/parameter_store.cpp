@@ -36,10 +36,11 @@ std::vector<FlatBuffer> plan_buffers(const ParameterTable& table, const Paramete
   return buffers;
 }
 
-void set_extents(FlatBuffer& buffer, const Placement& placement) {
+void set_extents(FlatBuffer& buffer, const ParameterTable& table, const Placement& placement) {
   buffer.shards = row_aligned_parts(buffer.ranges, {0, buffer.num_elements()}, placement.num_shards);
   buffer.held = buffer.shards[static_cast<std::size_t>(placement.shard)];
-  buffer.owned = row_aligned_parts(buffer.ranges, buffer.held, placement.num_replicas)[static_cast<std::size_t>(placement.replica)];
+  const std::vector<Extent> parts = row_aligned_parts(buffer.ranges, buffer.held, placement.num_replicas);
+  buffer.owned = owned_extents(table, buffer.ranges, parts[static_cast<std::size_t>(placement.replica)]);
 }
 
 /// The held part of a whole tensor.
@@ -85,7 +86,7 @@ ParameterStore::ParameterStore(ParameterTable table, Options options) : table_(s
       index_by_name_.emplace(parameters_[index]->name, index);
       places_[index] = {number, place};
     }
-    set_extents(buffer, options_.placement);
+    set_extents(buffer, table_, options_.placement);
     allocate(buffer, options_.compute_dtype, options_.placement);
     if (buffer.compute.defined()) set_compute(buffer, buffer.compute);
     if (buffer.gradient.defined()) set_gradient(buffer, buffer.gradient);
@@ -109,16 +110,25 @@ at::Tensor ParameterStore::master(std::size_t index) const {
   return shaped_view(buffer.master.defined() ? buffer.master : buffer.compute, buffer.ranges[place], table_.parameters[index].shape);
 }
 
-std::vector<PlacedPiece> ParameterStore::pieces(Extent FlatBuffer::* extent) const {
-  std::vector<PlacedPiece> result;
-  for (std::size_t number = 0; number < buffers_.size(); ++number) {
-    for (const FlatRange& range : buffers_[number].ranges) {
-      for (PlacedPiece& piece : pieces_within(table_.parameters[range.parameter], range, buffers_[number].*extent)) {
-        piece.buffer = number;
-        result.push_back(std::move(piece));
-      }
+void ParameterStore::add_pieces(std::size_t buffer, const Extent& extent, std::vector<PlacedPiece>& result) const {
+  for (const FlatRange& range : buffers_[buffer].ranges) {
+    for (PlacedPiece& piece : pieces_within(table_.parameters[range.parameter], range, extent)) {
+      piece.buffer = buffer;
+      result.push_back(std::move(piece));
     }
   }
+}
+
+std::vector<PlacedPiece> ParameterStore::held_pieces() const {
+  std::vector<PlacedPiece> result;
+  for (std::size_t buffer = 0; buffer < buffers_.size(); ++buffer) add_pieces(buffer, buffers_[buffer].held, result);
+  return result;
+}
+
+std::vector<PlacedPiece> ParameterStore::owned_pieces() const {
+  std::vector<PlacedPiece> result;
+  for (std::size_t buffer = 0; buffer < buffers_.size(); ++buffer)
+    for (const Extent& extent : buffers_[buffer].owned) add_pieces(buffer, extent, result);
   return result;
 }
 

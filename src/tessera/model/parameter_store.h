@@ -30,7 +30,7 @@ struct FlatBuffer {
   std::vector<FlatRange> ranges;  ///< ascending, each start 64-byte aligned; the gaps are zero and stay zero
   std::vector<Extent> shards;     ///< what each rank of the shard group holds: a partition of [0, n)
   Extent held;                    ///< shards[placement.shard]
-  Extent owned;                   ///< the part of `held` that this rank alone counts in norms and saves
+  std::vector<Extent> owned;      ///< the parts of `held` that this rank alone counts in norms and saves
 
   at::Tensor master;          ///< [held]
   at::Tensor compute_shard;   ///< [held] in the compute dtype; the same tensor as `master` when that is its dtype
@@ -70,8 +70,8 @@ class ParameterStore {
   /// A view of the parameter's master weights, shaped; of the compute weights when there are no masters. The parameter must be held whole.
   at::Tensor master(std::size_t index) const;
   /// The boxes of checkpoint tensors this rank holds, or those of them it owns, in the order of the buffers.
-  std::vector<PlacedPiece> held_pieces() const { return pieces(&FlatBuffer::held); }
-  std::vector<PlacedPiece> owned_pieces() const { return pieces(&FlatBuffer::owned); }
+  std::vector<PlacedPiece> held_pieces() const;
+  std::vector<PlacedPiece> owned_pieces() const;
 
   /// Puts a whole buffer [n] of compute weights behind the operators' handles, or takes it away (whoever gathered it decides when). Only for stores
   /// whose placement does not keep whole weights.
@@ -90,7 +90,7 @@ class ParameterStore {
   void refresh_compute();
 
  private:
-  std::vector<PlacedPiece> pieces(Extent FlatBuffer::* extent) const;
+  void add_pieces(std::size_t buffer, const Extent& extent, std::vector<PlacedPiece>& result) const;
 
   ParameterTable table_;
   Options options_;

@@ -152,6 +152,25 @@ class TableBuilder {
 
 std::int64_t Piece::num_rows() const { return transposed ? size[1] : size[0]; }
 
+std::int64_t Piece::num_columns() const { return size.size() == 1 ? 1 : transposed ? size[0] : size[1]; }
+
+Piece rows_of(const Piece& piece, std::int64_t first, std::int64_t count) {
+  Piece part = piece;
+  const std::size_t dim = piece.transposed ? 1 : 0;
+  part.offset[dim] += first - piece.row;
+  part.size[dim] = count;
+  part.row = first;
+  return part;
+}
+
+Piece columns_of(const Piece& piece, std::int64_t first, std::int64_t count) {
+  Piece part = piece;
+  const std::size_t dim = piece.transposed ? 0 : 1;
+  part.offset[dim] += first;
+  part.size[dim] = count;
+  return part;
+}
+
 std::int64_t ParameterSpec::num_elements() const {
   std::int64_t product = 1;
   for (const std::int64_t size : shape) product *= size;

@@ -23,8 +23,21 @@ struct Piece {
   std::int64_t row = 0;  ///< first row of the local tensor
   bool transposed = false;
 
-  /// Rows of the local tensor that the box fills.
+  /// Rows of the local tensor that the box fills, and its columns there (1 in vectors).
   std::int64_t num_rows() const;
+  std::int64_t num_columns() const;
+};
+/// The part of a piece that fills local rows [first, first + count), or columns counted from its first: the rest of the box is left out.
+Piece rows_of(const Piece& piece, std::int64_t first, std::int64_t count);
+Piece columns_of(const Piece& piece, std::int64_t first, std::int64_t count);
+
+/// Rows of a local tensor that consecutive ranks of a tensor-parallel group hold alike. Rows that are not listed are this rank's alone.
+struct ReplicatedRows {
+  std::int64_t row = 0;
+  std::int64_t num_rows = 0;
+  std::int64_t num_holders = 1;
+  std::int64_t holder = 0;  ///< which of them this rank is
+  bool partial = false;     ///< each holder computes a share of the gradient, so they are to be summed; otherwise each computes all of it
 };
 
 /// One local tensor. Fused projections (q, k, v; gate, up) are one parameter made of several pieces, whatever the checkpoint does.
@@ -34,10 +47,11 @@ struct ParameterSpec {
   Role role = Role::Norm;
   bool bias = false;
   Initialization initialization = Initialization::Normal;
-  double standard_deviation = 0.0;  ///< of Normal
-  std::int64_t unit = 0;            ///< 0: embedding, 1 … L: blocks, L + 1: final norm and head
-  std::int64_t layer = -1;          ///< block number, −1 outside blocks
-  std::vector<Piece> pieces;
+  double standard_deviation = 0.0;         ///< of Normal
+  std::int64_t unit = 0;                   ///< 0: embedding, 1 … L: blocks, L + 1: final norm and head
+  std::int64_t layer = -1;                 ///< block number, −1 outside blocks
+  std::vector<Piece> pieces;               ///< rows that none of them fills are zero and stay zero
+  std::vector<ReplicatedRows> replicated;  ///< ascending; empty where one rank has the whole model
 
   std::int64_t num_elements() const;
 };

@@ -21,15 +21,6 @@ std::int64_t cut_before(const std::vector<FlatRange>& ranges, std::int64_t posit
   return position;
 }
 
-Piece rows_of(const Piece& piece, std::int64_t first, std::int64_t count) {
-  Piece part = piece;
-  const std::size_t dim = piece.transposed ? piece.size.size() - 1 : 0;
-  part.offset[dim] += first - piece.row;
-  part.size[dim] = count;
-  part.row = first;
-  return part;
-}
-
 }  // namespace
 
 Extent intersection(const Extent& a, const Extent& b) {
@@ -67,6 +58,45 @@ std::vector<PlacedPiece> pieces_within(const ParameterSpec& parameter, const Fla
                       .row_size = range.row_size});
   }
   return pieces;
+}
+
+namespace {
+
+Extent elements_of(const ReplicatedRows& rows, const FlatRange& range) {
+  const std::int64_t begin = range.begin + rows.row * range.row_size;
+  return {begin, begin + rows.num_rows * range.row_size};
+}
+
+}  // namespace
+
+std::vector<Extent> owned_extents(const ParameterTable& table, const std::vector<FlatRange>& ranges, const Extent& extent) {
+  std::vector<Extent> owned;
+  std::int64_t done = extent.begin;
+  const auto own = [&](const Extent& part) {
+    if (part.size() > 0) owned.push_back(part);
+  };
+  for (const FlatRange& range : ranges) {
+    for (const ReplicatedRows& rows : table.parameters[range.parameter].replicated) {
+      const Extent shared = intersection(elements_of(rows, range), extent);
+      if (shared.size() == 0) continue;
+      own({done, shared.begin});
+      own(row_aligned_parts({range}, shared, rows.num_holders)[static_cast<std::size_t>(rows.holder)]);
+      done = shared.end;
+    }
+  }
+  own({done, extent.end});
+  return owned;
+}
+
+std::vector<ReplicatedExtent> partial_extents(const ParameterTable& table, const std::vector<FlatRange>& ranges, const Extent& extent) {
+  std::vector<ReplicatedExtent> partial;
+  for (const FlatRange& range : ranges) {
+    for (const ReplicatedRows& rows : table.parameters[range.parameter].replicated) {
+      const Extent shared = intersection(elements_of(rows, range), extent);
+      if (rows.partial && shared.size() > 0) partial.push_back({shared, rows.num_holders});
+    }
+  }
+  return partial;
 }
 
 }  // namespace tessera::model

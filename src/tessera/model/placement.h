@@ -53,4 +53,16 @@ struct PlacedPiece {
 /// The pieces of one parameter within `extent`.
 std::vector<PlacedPiece> pieces_within(const ParameterSpec& parameter, const FlatRange& range, const Extent& extent);
 
+/// The parts of `extent` that are this rank's own where it shares replicated rows with others: all of it but what the other holders get of those
+/// rows, which are cut evenly between them.
+std::vector<Extent> owned_extents(const ParameterTable& table, const std::vector<FlatRange>& ranges, const Extent& extent);
+
+/// The elements of some replicated rows.
+struct ReplicatedExtent {
+  Extent extent;
+  std::int64_t num_holders = 1;
+};
+/// Those within `extent` of which each holder computes a share of the gradient.
+std::vector<ReplicatedExtent> partial_extents(const ParameterTable& table, const std::vector<FlatRange>& ranges, const Extent& extent);
+
 }  // namespace tessera::model

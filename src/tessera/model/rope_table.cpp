@@ -1,6 +1,6 @@
 #include "tessera/model/rope_table.h"
 
-#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <cmath>
@@ -17,21 +17,41 @@ struct Segment {
   std::int64_t length;      ///< the document's unpadded length
 };
 
+/// Unpadded tokens of one document of a row.
+std::int64_t document_length(const Inputs& inputs, std::size_t row, std::size_t document) {
+  if (inputs.document_starts.empty()) return inputs.lengths[row];
+  const auto& starts = inputs.document_starts[row];
+  return (document + 1 == starts.size() ? inputs.lengths[row] : starts[document + 1]) - starts[document];
+}
+
+/// Where rows are split: the tokens at hand.
+std::vector<Segment> segments_of_runs(const Inputs& inputs) {
+  std::vector<Segment> result;
+  const TokenRuns& runs = inputs.runs_of_ranks[static_cast<std::size_t>(inputs.context_rank)];
+  for (std::size_t row = 0; row < runs.size(); ++row) {
+    for (const TokenRun& run : runs[row]) {
+      const std::int64_t begin = static_cast<std::int64_t>(row) * inputs.length() + run.place;
+      result.push_back({begin, begin + run.length, document_length(inputs, row, static_cast<std::size_t>(run.document))});
+    }
+  }
+  return result;
+}
+
 std::vector<Segment> segments(const Inputs& inputs) {
+  if (!inputs.runs_of_ranks.empty()) return segments_of_runs(inputs);
   std::vector<Segment> result;
   const std::int64_t width = inputs.length();
   for (std::int64_t row = 0; row < inputs.num_rows(); ++row) {
     const auto index = static_cast<std::size_t>(row);
-    const std::int64_t length = inputs.lengths[index];
     if (inputs.document_starts.empty()) {
-      result.push_back({row * width, (row + 1) * width, length});
+      result.push_back({row * width, (row + 1) * width, document_length(inputs, index, 0)});
       continue;
     }
     const auto& starts = inputs.document_starts[index];
     for (std::size_t i = 0; i < starts.size(); ++i) {
       const bool last = i + 1 == starts.size();
       const std::int64_t end = last ? width : starts[i + 1];
-      result.push_back({row * width + starts[i], row * width + end, (last ? length : end) - starts[i]});
+      result.push_back({row * width + starts[i], row * width + end, document_length(inputs, index, i)});
     }
   }
   return result;
@@ -56,7 +76,8 @@ void fill(const Segment& segment, const RopeFrequencies& frequencies, const std:
 ops::RopeTable rope_table(const RopeSpec& spec, const Inputs& inputs, at::ScalarType dtype) {
   const std::int64_t tokens = inputs.num_rows() * inputs.length();
   const at::Tensor positions = inputs.position_ids_BT.contiguous();
-  ops::RopeTable table{at::empty({tokens, spec.rotary_dim / 2}, dtype), at::empty({tokens, spec.rotary_dim / 2}, dtype)};
+  // Padding between the runs of a split row is in no segment.
+  ops::RopeTable table{at::zeros({tokens, spec.rotary_dim / 2}, dtype), at::zeros({tokens, spec.rotary_dim / 2}, dtype)};
   const auto fill_segment = [&](const Segment& segment) {
     const RopeFrequencies frequencies = rope_frequencies(spec, segment.length);
     if (dtype == at::kDouble) {

@@ -5,6 +5,9 @@
 
 #include "tessera/model/inputs.h"
 #include "tessera/ops/attention.h"
+#include "tessera/ops/linear_cross_entropy.h"
+#include "tessera/ops/norm.h"
+#include "tessera/ops/parameter.h"
 #include "tessera/ops/tape.h"
 
 namespace tessera::model {
@@ -16,8 +19,41 @@ namespace tessera::model {
 class Attention {
  public:
   virtual ~Attention() = default;
-  virtual ops::Variable operator()(ops::Tape& tape, std::size_t layer, const ops::Variable& query_BTHC, const ops::Variable& key_BTKC,
-                                   const ops::Variable& value_BTKC, const ops::AttentionOptions& options) = 0;
+  virtual ops::Variable operator()(ops::Tape& tape, std::size_t layer, const Inputs& inputs, const ops::Variable& query_BTHC,
+                                   const ops::Variable& key_BTKC, const ops::Variable& value_BTKC, const ops::AttentionOptions& options) = 0;
+};
+
+/// Tokens [first, first + count) of the N of a microbatch.
+struct TokenRange {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+};
+
+/// Everything that reads a weight which tensor parallelism may split. The residual stream between these calls is [R, D]: R of the N tokens, all of
+/// them but under sequence parallelism. Inside a region (between a column- and a row-linear) activations are of all N tokens and this rank's heads
+/// or columns.
+/// Local: the operators themselves, R = N. Tensor parallelism: over the ranks of tp.
+class Projections {
+ public:
+  virtual ~Projections() = default;
+  /// The tokens of the residual stream that are here.
+  virtual TokenRange residual_tokens(std::int64_t num_tokens) const = 0;
+  /// table[ids] · scale of all tokens; the residual stream [R, D].
+  virtual ops::Variable embedding(ops::Tape& tape, const at::Tensor& ids_N, ops::Parameter& table, double scale) = 0;
+  /// Enters a region: [R, I] to this rank's columns [N, O].
+  virtual ops::Variable column_linear(ops::Tape& tape, const ops::Variable& input_RI, std::int64_t num_tokens, ops::Parameter& weight,
+                                      ops::Parameter* bias) = 0;
+  /// Leaves it: this rank's [N, I] to the sum over ranks [R, O], the bias added once.
+  virtual ops::Variable row_linear(ops::Tape& tape, const ops::Variable& input_NI, ops::Parameter& weight, ops::Parameter* bias) = 0;
+  /// ops::query_key_norm, whose vectors may lie over several ranks.
+  virtual ops::Variable query_key_norm(ops::Tape& tape, const ops::Variable& query_key_value, ops::Parameter& query_weight,
+                                       ops::Parameter& key_weight, const ops::QueryKeyNormOptions& options) = 0;
+  /// ops::linear_cross_entropy of the residual stream against the labels of all tokens. Every rank returns the same sum.
+  virtual ops::LossSum loss(ops::Tape& tape, const ops::Variable& hidden_RD, ops::Parameter& weight, const ops::LogitsOptions& options,
+                            const at::Tensor& labels_N, double gradient_scale) = 0;
+  /// ops::logits of all tokens, [N, V].
+  virtual at::Tensor logits(const at::Tensor& hidden_RD, std::int64_t num_tokens, const ops::Parameter& weight,
+                            const ops::LogitsOptions& options) = 0;
 };
 
 /// Called around every unit (0: the embedding; 1 … L: blocks; L + 1: final norm and head, with the loss), so that a data-parallel engine can gather
@@ -51,5 +87,7 @@ class UnitScope {
 
 /// Attention over the tokens at hand.
 std::unique_ptr<Attention> local_attention();
+/// Whole weights.
+std::unique_ptr<Projections> local_projections();
 
 }  // namespace tessera::model

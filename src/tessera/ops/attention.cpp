@@ -10,6 +10,7 @@
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <limits>
 #include <memory>
 
@@ -26,7 +27,7 @@ namespace {
 /// Everything the kernel's shape points at, kept alive for backward.
 struct KernelShape {
   cpu::AttentionShape shape;
-  std::vector<std::int64_t> document_begin, document_end, lengths, samples;
+  std::vector<std::int64_t> document_begin, document_end, query_lengths, key_lengths, samples;
 };
 
 /// Per token, the first position of its document and one past its last: what the kernel and the composite mask by.
@@ -56,15 +57,22 @@ std::shared_ptr<KernelShape> kernel_shape(const at::Tensor& query, const at::Ten
   shape.softcap = static_cast<float>(options.soft_cap.value_or(0.0));
   shape.window = options.sliding_window.value_or(0);
   shape.query_start = options.query_start;
-  made->lengths = options.lengths;
+  shape.key_start = options.key_start;
+  shape.head_start = options.first_head;
+  for (const std::int64_t length : options.lengths) {
+    made->query_lengths.push_back(std::clamp<std::int64_t>(length - options.query_start, 0, shape.query_length));
+    made->key_lengths.push_back(std::clamp<std::int64_t>(length - options.key_start, 0, shape.key_length));
+  }
   made->samples = options.sample_numbers;
   if (!options.document_starts.empty()) {
     fill_documents(options, shape.batch, shape.query_length, made->document_begin, made->document_end);
     shape.document_begin = made->document_begin.data();
     shape.document_end = made->document_end.data();
   }
-  if (!made->lengths.empty()) shape.key_lengths = made->lengths.data();
-  if (!made->lengths.empty() && options.query_start == 0) shape.query_lengths = made->lengths.data();
+  if (!options.lengths.empty()) {
+    shape.query_lengths = made->query_lengths.data();
+    shape.key_lengths = made->key_lengths.data();
+  }
   if (with_dropout) {
     shape.dropout = static_cast<float>(options.dropout);
     shape.dropout_key = options.dropout_key;
@@ -75,34 +83,43 @@ std::shared_ptr<KernelShape> kernel_shape(const at::Tensor& query, const at::Ten
 
 cpu::HeadStrides strides_of(const at::Tensor& heads_BTHC) { return {heads_BTHC.stride(0), heads_BTHC.stride(1), heads_BTHC.stride(2)}; }
 
-struct Result {
-  at::Tensor output_BTHC;
-  at::Tensor lse_BHT;
-};
+/// Calls body(T, O): the type of the operands, and that of results which several calls add up.
+template <class Body>
+void with_kernel_types(const at::Tensor& tensor, bool single_results, const Body& body) {
+  with_kernel_type(tensor, [&]<class T>(T value) { single_results ? body(value, 0.0f) : body(value, value); });
+}
 
-Result kernel_forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const cpu::AttentionShape& shape) {
-  Result result{at::empty({shape.batch, shape.query_length, shape.heads, shape.value_dim}, query.options()),
-                at::empty({shape.batch, shape.heads, shape.query_length}, query.options().dtype(at::kFloat))};
-  with_kernel_type(query, [&]<class T>(T) {
-    cpu::attention_forward<T, T>({.shape = shape,
+at::TensorOptions result_options(const at::Tensor& tensor, bool single_results) {
+  return single_results ? tensor.options().dtype(compute_type(tensor)) : tensor.options();
+}
+
+AttentionResult kernel_forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const cpu::AttentionShape& shape,
+                               bool single_output) {
+  AttentionResult result{at::empty({shape.batch, shape.query_length, shape.heads, shape.value_dim}, result_options(query, single_output)),
+                         at::empty({shape.batch, shape.heads, shape.query_length}, query.options().dtype(at::kFloat))};
+  with_kernel_types(query, single_output, [&]<class T, class O>(T, O) {
+    cpu::attention_forward<T, O>({.shape = shape,
                                   .query = kernel_data<const T>(query),
                                   .query_strides = strides_of(query),
                                   .key = kernel_data<const T>(key),
                                   .key_strides = strides_of(key),
                                   .value = kernel_data<const T>(value),
                                   .value_strides = strides_of(value),
-                                  .output = kernel_data<T>(result.output_BTHC),
+                                  .output = kernel_data<O>(result.output_BTHC),
                                   .output_strides = strides_of(result.output_BTHC),
                                   .lse = result.lse_BHT.data_ptr<float>()});
   });
   return result;
 }
 
-HeadGradients kernel_backward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const Result& result,
-                              const at::Tensor& output_gradient, const cpu::AttentionShape& shape) {
-  HeadGradients gradients = adjacent_head_gradients(query, key, value);
-  with_kernel_type(query, [&]<class T>(T) {
-    cpu::attention_backward<T, T>({.shape = shape,
+HeadGradients kernel_backward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const AttentionResult& result,
+                              const at::Tensor& output_gradient, const cpu::AttentionShape& shape, bool single_gradients) {
+  const auto options = result_options(query, single_gradients);
+  HeadGradients gradients = single_gradients
+                                ? HeadGradients{at::empty(query.sizes(), options), at::empty(key.sizes(), options), at::empty(value.sizes(), options)}
+                                : adjacent_head_gradients(query, key, value);
+  with_kernel_types(query, single_gradients, [&]<class T, class G>(T, G) {
+    cpu::attention_backward<T, G>({.shape = shape,
                                    .query = kernel_data<const T>(query),
                                    .query_strides = strides_of(query),
                                    .key = kernel_data<const T>(key),
@@ -114,11 +131,11 @@ HeadGradients kernel_backward(const at::Tensor& query, const at::Tensor& key, co
                                    .lse = result.lse_BHT.data_ptr<float>(),
                                    .output_gradient = kernel_data<const T>(output_gradient),
                                    .output_gradient_strides = strides_of(output_gradient),
-                                   .query_gradient = kernel_data<T>(gradients.query),
+                                   .query_gradient = kernel_data<G>(gradients.query),
                                    .query_gradient_strides = strides_of(gradients.query),
-                                   .key_gradient = kernel_data<T>(gradients.key),
+                                   .key_gradient = kernel_data<G>(gradients.key),
                                    .key_gradient_strides = strides_of(gradients.key),
-                                   .value_gradient = kernel_data<T>(gradients.value),
+                                   .value_gradient = kernel_data<G>(gradients.value),
                                    .value_gradient_strides = strides_of(gradients.value)});
   });
   return gradients;
@@ -131,12 +148,13 @@ at::Tensor hidden_mask(const cpu::AttentionShape& shape, const at::Device& devic
     return at::from_blob(const_cast<std::int64_t*>(data), sizes, at::kLong).clone().to(device);
   };
   const at::Tensor position = at::arange(shape.query_length, options).add(shape.query_start).view({1, 1, -1, 1});
-  const at::Tensor other = at::arange(shape.key_length, options).view({1, 1, 1, -1});
+  const at::Tensor other = at::arange(shape.key_length, options).add(shape.key_start).view({1, 1, 1, -1});
   at::Tensor hidden = other.gt(position);
   if (shape.window > 0) hidden = hidden.logical_or((position - other).ge(shape.window));
   if (shape.document_begin != nullptr) hidden = hidden.logical_or(other.lt(per_row(shape.document_begin, {shape.batch, 1, shape.query_length, 1})));
-  if (shape.key_lengths != nullptr) hidden = hidden.logical_or(other.ge(per_row(shape.key_lengths, {shape.batch, 1, 1, 1})));
-  if (shape.query_lengths != nullptr) hidden = hidden.logical_or(position.ge(per_row(shape.query_lengths, {shape.batch, 1, 1, 1})));
+  if (shape.key_lengths != nullptr) hidden = hidden.logical_or(other.sub(shape.key_start).ge(per_row(shape.key_lengths, {shape.batch, 1, 1, 1})));
+  if (shape.query_lengths != nullptr)
+    hidden = hidden.logical_or(position.sub(shape.query_start).ge(per_row(shape.query_lengths, {shape.batch, 1, 1, 1})));
   return hidden.expand({shape.batch, 1, shape.query_length, shape.key_length});
 }
 
@@ -150,11 +168,16 @@ at::Tensor sum_heads(const at::Tensor& tensor_BHSC, std::int64_t key_heads) {
   return at::sum(tensor_BHSC.unflatten(1, {key_heads, tensor_BHSC.size(1) / key_heads}), {2});
 }
 
-/// Softmax probabilities [B, H, T, S], what dropout multiplies them by, and tanh of the capped logits (undefined without dropout or a cap).
-struct Probabilities {
-  at::Tensor weights, factors, tanh;
+/// Masked logits [B, H, T, S], what dropout multiplies their softmax by, and tanh of the capped logits (undefined without dropout or a cap).
+struct Logits {
+  at::Tensor values, factors, tanh;
 
-  at::Tensor kept() const { return factors.defined() ? weights * factors : weights; }
+  /// Softmax weights under this log-sum-exp, before dropout.
+  at::Tensor weights(const at::Tensor& lse_BHT) const {
+    const at::Tensor weights = (values - lse_BHT.unsqueeze(-1)).exp();
+    return weights.masked_fill(values.eq(-std::numeric_limits<double>::infinity()), 0.0);
+  }
+  at::Tensor kept(const at::Tensor& weights) const { return factors.defined() ? weights * factors : weights; }
 };
 
 /// [B, H, T, S].
@@ -164,67 +187,83 @@ at::Tensor weight_factors(const cpu::AttentionShape& shape, double probability, 
     for (std::int64_t head = 0; head < shape.heads; ++head)
       for (std::int64_t token = 0; token < shape.query_length; ++token) {
         const std::int64_t sample = shape.samples != nullptr ? shape.samples[row] : row;
-        keys.push_back(cpu::dropout_row_key(shape.dropout_key, static_cast<std::uint64_t>(sample), static_cast<std::uint64_t>(head),
+        keys.push_back(cpu::dropout_row_key(shape.dropout_key, static_cast<std::uint64_t>(sample),
+                                            static_cast<std::uint64_t>(shape.head_start + head),
                                             static_cast<std::uint64_t>(shape.query_start + token)));
       }
   return dropout_factors(keys, shape.key_length, probability, options).view({shape.batch, shape.heads, shape.query_length, shape.key_length});
 }
 
-Probabilities probabilities(const at::Tensor& query_BHTC, const at::Tensor& key_BHSC, const cpu::AttentionShape& shape,
-                            const AttentionOptions& options) {
+Logits masked_logits(const at::Tensor& query_BHTC, const at::Tensor& key_BHSC, const cpu::AttentionShape& shape, const AttentionOptions& options) {
   at::Tensor logits = at::matmul(query_BHTC, key_BHSC.transpose(2, 3)) * options.scale;
   at::Tensor tanh;
   if (options.soft_cap) {
     tanh = (logits / *options.soft_cap).tanh();
     logits = tanh * *options.soft_cap;
   }
-  const at::Tensor hidden = hidden_mask(shape, logits.device());
-  logits = logits.masked_fill(hidden, -std::numeric_limits<double>::infinity());
-  Probabilities result{logits.softmax(-1).nan_to_num(0.0).masked_fill(hidden, 0.0), at::Tensor(), tanh};
+  Logits result{logits.masked_fill(hidden_mask(shape, logits.device()), -std::numeric_limits<double>::infinity()), at::Tensor(), tanh};
   if (shape.dropout > 0.0f) result.factors = weight_factors(shape, options.dropout, logits.options());
   return result;
 }
 
-at::Tensor composite_forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const cpu::AttentionShape& shape,
-                             const AttentionOptions& options) {
+AttentionResult composite_forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const cpu::AttentionShape& shape,
+                                  const AttentionOptions& options, bool single_output) {
   const auto type = compute_type(query);
   const at::Tensor keys = repeat_heads(to_heads_first(key, type), shape.heads), values = repeat_heads(to_heads_first(value, type), shape.heads);
-  const Probabilities p = probabilities(to_heads_first(query, type), keys, shape, options);
-  return at::matmul(p.kept(), values).transpose(1, 2).contiguous().to(query.scalar_type());
+  const Logits logits = masked_logits(to_heads_first(query, type), keys, shape, options);
+  const at::Tensor lse = at::logsumexp(logits.values, {-1});
+  const at::Tensor output = at::matmul(logits.kept(logits.weights(lse)), values).transpose(1, 2).contiguous();
+  return {single_output ? output : output.to(query.scalar_type()), lse};
 }
 
-HeadGradients composite_backward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const at::Tensor& output_gradient,
-                                 const cpu::AttentionShape& shape, const AttentionOptions& options) {
+HeadGradients composite_backward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const AttentionResult& result,
+                                 const at::Tensor& output_gradient, const cpu::AttentionShape& shape, const AttentionOptions& options,
+                                 bool single_gradients) {
   const auto type = compute_type(query);
   const at::Tensor queries = to_heads_first(query, type), dout = to_heads_first(output_gradient, type);
   const at::Tensor keys = repeat_heads(to_heads_first(key, type), shape.heads), values = repeat_heads(to_heads_first(value, type), shape.heads);
-  const Probabilities p = probabilities(queries, keys, shape, options);
-  at::Tensor dweights = at::matmul(dout, values.transpose(2, 3));
-  if (p.factors.defined()) dweights = dweights * p.factors;
-  at::Tensor dlogits = p.weights * (dweights - at::sum(dweights * p.weights, {-1}, true));
-  if (options.soft_cap) dlogits = dlogits * (1.0 - p.tanh * p.tanh);
+  const Logits logits = masked_logits(queries, keys, shape, options);
+  const at::Tensor weights = logits.weights(result.lse_BHT);
+  const at::Tensor dweights = logits.kept(at::matmul(dout, values.transpose(2, 3)));
+  at::Tensor dlogits = weights * (dweights - at::sum(dout * to_heads_first(result.output_BTHC, type), {-1}, true));
+  if (options.soft_cap) dlogits = dlogits * (1.0 - logits.tanh * logits.tanh);
   dlogits = dlogits * options.scale;
-  const auto back = [&](const at::Tensor& heads_first) { return heads_first.transpose(1, 2).contiguous().to(query.scalar_type()); };
+  const auto back = [&](const at::Tensor& heads_first) {
+    const at::Tensor gradient = heads_first.transpose(1, 2).contiguous();
+    return single_gradients ? gradient : gradient.to(query.scalar_type());
+  };
   return {back(at::matmul(dlogits, keys)), back(sum_heads(at::matmul(dlogits.transpose(2, 3), queries), shape.key_heads)),
-          back(sum_heads(at::matmul(p.kept().transpose(2, 3), dout), shape.key_heads))};
+          back(sum_heads(at::matmul(logits.kept(weights).transpose(2, 3), dout), shape.key_heads))};
 }
 
 }  // namespace
 
+AttentionResult attention_forward(const at::Tensor& query_BTHC, const at::Tensor& key_BSKC, const at::Tensor& value_BSKC,
+                                  const AttentionOptions& options, bool drops, bool single_output) {
+  const std::shared_ptr<KernelShape> made = kernel_shape(query_BTHC, key_BSKC, value_BSKC, options, drops && options.dropout > 0.0);
+  if (has_cpu_kernel(query_BTHC)) return kernel_forward(query_BTHC, key_BSKC, value_BSKC, made->shape, single_output);
+  return composite_forward(query_BTHC, key_BSKC, value_BSKC, made->shape, options, single_output);
+}
+
+HeadGradients attention_backward(const at::Tensor& query_BTHC, const at::Tensor& key_BSKC, const at::Tensor& value_BSKC,
+                                 const AttentionResult& result, const at::Tensor& output_gradient_BTHC, const AttentionOptions& options, bool drops,
+                                 bool single_gradients) {
+  const std::shared_ptr<KernelShape> made = kernel_shape(query_BTHC, key_BSKC, value_BSKC, options, drops && options.dropout > 0.0);
+  if (has_cpu_kernel(query_BTHC))
+    return kernel_backward(query_BTHC, key_BSKC, value_BSKC, result, output_gradient_BTHC, made->shape, single_gradients);
+  return composite_backward(query_BTHC, key_BSKC, value_BSKC, result, output_gradient_BTHC, made->shape, options, single_gradients);
+}
+
 Variable attention(Tape& tape, const Variable& query_BTHC, const Variable& key_BSKC, const Variable& value_BSKC, const AttentionOptions& options) {
   const at::Tensor &query = query_BTHC.value, &key = key_BSKC.value, &value = value_BSKC.value;
-  const bool kernel = has_cpu_kernel(query);
-  const bool drops = tape.training() && options.dropout > 0.0;
-  const std::shared_ptr<KernelShape> shape = kernel_shape(query, key, value, options, drops);
-  const Result result =
-      kernel ? kernel_forward(query, key, value, shape->shape) : Result{composite_forward(query, key, value, shape->shape, options), at::Tensor()};
+  const bool drops = tape.training();
+  const AttentionResult result = attention_forward(query, key, value, options, drops, false);
   Variable output = tape.variable(result.output_BTHC.view({query.size(0) * query.size(1), -1}));
-  tape.record([query, key, value, shape, result, options, kernel, query_slot = query_BTHC.gradient, key_slot = key_BSKC.gradient,
+  tape.record([query, key, value, result, options, drops, query_slot = query_BTHC.gradient, key_slot = key_BSKC.gradient,
                value_slot = value_BSKC.gradient, out = output.gradient] {
     if (out->empty() || query_slot == nullptr) return;
     const at::Tensor output_gradient = out->take().view(result.output_BTHC.sizes());
-    const HeadGradients gradients = kernel ? kernel_backward(query, key, value, result, output_gradient, shape->shape)
-                                           : composite_backward(query, key, value, output_gradient, shape->shape, options);
+    const HeadGradients gradients = attention_backward(query, key, value, result, output_gradient, options, drops, false);
     query_slot->add_owned(gradients.query);
     key_slot->add_owned(gradients.key);
     value_slot->add_owned(gradients.value);

@@ -45,13 +45,6 @@ at::Tensor thin_linear(const at::Tensor& input_NI, const at::Tensor& weight_OI, 
   return thin_linear_of<cpu::bfloat16, cpu::bfloat16>(input_NI, weight_OI, bias_O);
 }
 
-at::Tensor forward(const at::Tensor& input_NI, const at::Tensor& weight_OI, const at::Tensor& bias_O) {
-  if (has_cpu_kernel(input_NI) && input_NI.size(0) <= kThinRows) return thin_linear(input_NI, weight_OI, bias_O);
-  if (bias_O.defined() && !widens(input_NI) && !is_mixed(input_NI, weight_OI)) return at::addmm(bias_O, input_NI, weight_OI.t());
-  at::Tensor output = matmul_nt(input_NI, weight_OI);
-  return bias_O.defined() ? output.add_(bias_O) : output;
-}
-
 void accumulate_bias_gradient(Parameter& bias, const at::Tensor& gradient_NO) {
   if (!has_cpu_kernel(gradient_NO)) {
     accumulate_gradient(bias, at::sum(gradient_NO, {0}, false, bias.gradient.scalar_type()));
@@ -67,7 +60,12 @@ void accumulate_bias_gradient(Parameter& bias, const at::Tensor& gradient_NO) {
 
 }  // namespace
 
-at::Tensor linear_inference(const at::Tensor& input_NI, const at::Tensor& weight_OI) { return forward(input_NI, weight_OI, at::Tensor()); }
+at::Tensor linear_forward(const at::Tensor& input_NI, const at::Tensor& weight_OI, const at::Tensor& bias_O) {
+  if (has_cpu_kernel(input_NI) && input_NI.size(0) <= kThinRows) return thin_linear(input_NI, weight_OI, bias_O);
+  if (bias_O.defined() && !widens(input_NI) && !is_mixed(input_NI, weight_OI)) return at::addmm(bias_O, input_NI, weight_OI.t());
+  at::Tensor output = matmul_nt(input_NI, weight_OI);
+  return bias_O.defined() ? output.add_(bias_O) : output;
+}
 
 at::Tensor matmul_nt(const at::Tensor& a_NI, const at::Tensor& b_OI) {
   if (is_mixed(a_NI, b_OI)) {
@@ -113,14 +111,22 @@ void accumulate_weight_gradient(Parameter& weight, const at::Tensor& a_NO, const
   weight.gradient_written = true;
 }
 
+void deliver_bias_gradient(Parameter& bias, const at::Tensor& gradient_NO) {
+  deliver_weight_gradient(bias, [&bias, gradient_NO] { accumulate_bias_gradient(bias, gradient_NO); });
+}
+
+void deliver_linear_gradients(Parameter& weight, Parameter* bias, const at::Tensor& gradient_NO, const Saved& input_NI) {
+  deliver_weight_gradient(weight, [&weight, gradient_NO, input_NI] { accumulate_weight_gradient(weight, gradient_NO, input_NI.get()); });
+  if (bias != nullptr) deliver_bias_gradient(*bias, gradient_NO);
+}
+
 Variable linear(Tape& tape, const Variable& input_NI, Parameter& weight, Parameter* bias) {
-  Variable output = tape.variable(forward(input_NI.value, weight.weight, bias != nullptr ? bias->weight : at::Tensor()));
+  Variable output = tape.variable(linear_forward(input_NI.value, weight.weight, bias != nullptr ? bias->weight : at::Tensor()));
   const bool keeps_input = tape.recording() && weight.trainable;
   tape.record([&weight, bias, slot = input_NI.gradient, out = output.gradient, saved = keeps_input ? input_NI.save() : Saved()] {
     if (out->empty()) return;
     const at::Tensor gradient_NO = out->take();
-    deliver_weight_gradient(weight, [&weight, gradient_NO, saved] { accumulate_weight_gradient(weight, gradient_NO, saved.get()); });
-    if (bias != nullptr) deliver_weight_gradient(*bias, [bias, gradient_NO] { accumulate_bias_gradient(*bias, gradient_NO); });
+    deliver_linear_gradients(weight, bias, gradient_NO, saved);
     if (slot != nullptr) slot->add_owned(matmul_nn(gradient_NO, weight.weight));
   });
   return output;

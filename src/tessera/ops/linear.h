@@ -10,8 +10,12 @@ namespace tessera::ops {
 /// the parameter's queue.
 Variable linear(Tape& tape, const Variable& input_NI, Parameter& weight, Parameter* bias = nullptr);
 
-/// The product alone, without bias or tape; the thin kernel where there are few rows.
-at::Tensor linear_inference(const at::Tensor& input_NI, const at::Tensor& weight_OI);
+/// The two halves of it, for operators that communicate in between. Forward: without tape; `bias_O` may be undefined; the thin kernel where there are
+/// few rows. Backward: the weight's and bias's gradients, to their accumulators or queues.
+at::Tensor linear_forward(const at::Tensor& input_NI, const at::Tensor& weight_OI, const at::Tensor& bias_O = {});
+void deliver_linear_gradients(Parameter& weight, Parameter* bias, const at::Tensor& gradient_NO, const Saved& input_NI);
+/// The bias's alone.
+void deliver_bias_gradient(Parameter& bias, const at::Tensor& gradient_NO);
 
 /// a_NI · b_OIᵀ, a_NO · b_OI and a_NOᵀ · b_NI: the three products of a linear operator. On CPUs without bf16 matrix instructions bf16 operands
 /// are widened block by block and multiplied in fp32 (at least as accurate, and 20 × faster there). matmul_nt also takes fp32 `a` with bf16 `b`.

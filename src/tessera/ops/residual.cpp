@@ -17,14 +17,10 @@ namespace {
 using RowKeys = std::vector<std::uint64_t>;
 
 std::shared_ptr<RowKeys> row_keys(const Dropout& options, std::int64_t tokens) {
-  const auto rows = static_cast<std::int64_t>(options.sample_numbers.size());
-  TESSERA_ASSERT(rows > 0 && tokens % rows == 0, "dropout needs a sample number for every row");
-  const std::int64_t length = tokens / rows;
-  auto keys = std::make_shared<RowKeys>(static_cast<std::size_t>(tokens));
-  for (std::int64_t token = 0; token < tokens; ++token) {
-    const auto sample = static_cast<std::uint64_t>(options.sample_numbers[static_cast<std::size_t>(token / length)]);
-    (*keys)[static_cast<std::size_t>(token)] = cpu::dropout_row_key(options.key, sample, 0, static_cast<std::uint64_t>(token % length));
-  }
+  TESSERA_ASSERT(options.tokens != nullptr && std::ssize(*options.tokens) == tokens, "dropout needs the number of every token");
+  auto keys = std::make_shared<RowKeys>();
+  for (const TokenNumber& token : *options.tokens)
+    keys->push_back(cpu::dropout_row_key(options.key, static_cast<std::uint64_t>(token.sample), 0, static_cast<std::uint64_t>(token.position)));
   return keys;
 }
 

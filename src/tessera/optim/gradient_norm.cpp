@@ -30,7 +30,8 @@ double sum_of_squared_gradients(const model::ParameterStore& store) {
   double sum = 0.0;
   for (const model::FlatBuffer& buffer : store.buffers()) {
     if (!buffer.trainable) continue;
-    sum += sum_of_squares(buffer.gradient_shard.narrow(0, buffer.owned.begin - buffer.held.begin, buffer.owned.size()));
+    for (const model::Extent& extent : buffer.owned)
+      sum += sum_of_squares(buffer.gradient_shard.narrow(0, extent.begin - buffer.held.begin, extent.size()));
   }
   return sum;
 }

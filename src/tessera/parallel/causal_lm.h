@@ -6,6 +6,7 @@
 #include <string>
 
 #include "tessera/model/causal_lm.h"
+#include "tessera/parallel/context/split.h"
 #include "tessera/parallel/data/engine.h"
 #include "tessera/parallel/setup.h"
 
@@ -17,16 +18,24 @@ struct CausalLM {
   model::CausalLM model;
   DataParallelPolicy policy;
   std::unique_ptr<DataParallelEngine> engine;
-  comm::Communicator* data_group = nullptr;  ///< of the setup: the ranks whose losses and gradients belong together
+  const mesh::MeshContext* mesh = nullptr;  ///< of the setup, which outlives the model
+  Communicators* communicators = nullptr;   ///< likewise
 
-  /// As model::CausalLM's. `num_microbatches` of one optimizer step at a rank decides whether whole gradients are kept. The setup must outlive the
-  /// model; `options.placement` is set from it.
+  /// Whom this rank talks to along these axes.
+  comm::Communicator& group(mesh::AxisSet axes) const { return communicators->get(axes); }
+  /// This rank's part of a microbatch that all ranks of cp have whole.
+  ContextShare share_of(const model::Inputs& inputs, const at::Tensor& labels_BT) const;
+
+  /// UserError when the model cannot be split so. Otherwise as model::CausalLM's. `num_microbatches` of one optimizer step at a rank decides whether
+  /// whole gradients are kept. The setup must outlive the model; `options.placement` is set from it.
   static CausalLM from_pretrained(const std::filesystem::path& directory, const model::ModelSpec& spec, const DistributedSetup& setup,
                                   model::CausalLMOptions options, std::int64_t num_microbatches = 1);
   static CausalLM from_config(const model::ModelSpec& spec, std::uint64_t seed, const DistributedSetup& setup, model::CausalLMOptions options,
                               std::int64_t num_microbatches = 1);
 };
 
+/// Logits of all tokens of a microbatch, [B · T, V]; not recorded. For verification. Every rank calls it.
+at::Tensor whole_logits(const CausalLM& model, const model::Inputs& inputs);
 /// Every checkpoint tensor whole, by name: its gradient after a step's gradients are complete (frozen ones left out), or its master weights. For
 /// verification. Every rank calls them.
 std::map<std::string, at::Tensor> whole_gradients(const CausalLM& model);

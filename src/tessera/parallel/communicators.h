@@ -19,8 +19,12 @@ class Communicators {
   Communicators& operator=(const Communicators&) = delete;
 
   comm::Communicator& get(mesh::AxisSet axes);
+  /// Part of a group: `size` consecutive members, this rank among them; `size` divides the group's.
+  comm::Communicator& get(mesh::AxisSet axes, std::int64_t size);
 
  private:
+  comm::Communicator& make(std::vector<std::int64_t> members, const std::string& name);
+
   comm::Backend& backend_;
   const mesh::MeshContext& mesh_;
   std::map<std::vector<std::int64_t>, std::unique_ptr<comm::Communicator>> by_members_;

@@ -23,8 +23,6 @@ struct DistributedSetup {
   static DistributedSetup build(comm::Backend& backend, const config::Distributed& strategy);
 
   std::int64_t rank() const { return mesh->rank(); }
-  /// The ranks that see different samples, or different parts of them.
-  comm::Communicator& data_group() const { return communicators->get(mesh::kDpCp); }
   comm::Communicator& world() const { return communicators->get(mesh::kWorld); }
 };
 

@@ -4,6 +4,7 @@
 
 #include "tessera/mesh/mesh_sizes.h"
 #include "tessera/parallel/data/policy.h"
+#include "tessera/parallel/tensor/plan.h"
 
 namespace tessera::train {
 namespace {
@@ -37,8 +38,10 @@ Examination examine(const config::LoadedRecipe& recipe, const config::Environmen
     config::validate_batch_sizes(recipe, *dp_size, about_ranks);
   try {
     result.plan = plan_model(recipe, environment);
-    config::validate_heads(recipe.recipe.distributed.sizes, result.plan->spec.num_attention_heads, result.plan->spec.num_key_value_heads,
-                           config::locate_in(recipe.tree), about_ranks);
+    const config::Distributed& distributed = recipe.recipe.distributed;
+    config::validate_model_split(distributed, sizes_of(result.plan->spec), config::locate_in(recipe.tree), about_ranks);
+    parallel::tensor_plan(distributed.tp_plan, result.plan->spec, distributed.sequence_parallel, config::where(recipe.tree, "distributed.tp_plan"),
+                          about_ranks);
     if (world_size > 1) refuse_other_dtypes(recipe, result.plan->dtype, result.problems);
   } catch (const UserError& error) {
     // A model that is not on disk has been listed already.
@@ -47,6 +50,8 @@ Examination examine(const config::LoadedRecipe& recipe, const config::Environmen
   append(result.problems, about_ranks.problems());
   return result;
 }
+
+config::ModelSizes sizes_of(const model::ModelSpec& spec) { return {spec.num_attention_heads, spec.num_key_value_heads, spec.intermediate_size}; }
 
 model::StateSharding state_sharding(const config::Recipe& recipe, DType compute, const mesh::MeshSizes& mesh) {
   const auto policy = parallel::data_parallel_policy(recipe.distributed, compute, num_microbatches(recipe.step_scheduler, mesh.dp()));

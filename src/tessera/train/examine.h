@@ -20,6 +20,9 @@ struct Examination {
 };
 Examination examine(const config::LoadedRecipe& recipe, const config::Environment& environment, std::int64_t world_size);
 
+/// What the rules about splitting a model look at.
+config::ModelSizes sizes_of(const model::ModelSpec& spec);
+
 /// Over how many ranks the recipe's strategy shards each part of the training state of a model that computes in `compute`.
 model::StateSharding state_sharding(const config::Recipe& recipe, DType compute, const mesh::MeshSizes& mesh);
 

@@ -43,8 +43,8 @@ std::string first_of(comm::Communicator& group, const std::string& own) {
 
 /// A bad weight spoils every gradient, so it is looked for first.
 std::string cause_of_failure(const parallel::CausalLM& model) {
-  if (const std::string weight = first_of(*model.data_group, weight_at_fault(*model.model.store)); !weight.empty()) return weight;
-  if (const std::string gradient = first_of(*model.data_group, gradient_at_fault(*model.model.store)); !gradient.empty()) return gradient;
+  if (const std::string weight = first_of(model.group(mesh::kWorld), weight_at_fault(*model.model.store)); !weight.empty()) return weight;
+  if (const std::string gradient = first_of(model.group(mesh::kWorld), gradient_at_fault(*model.model.store)); !gradient.empty()) return gradient;
   return "every gradient element is finite, their norm overflows";
 }
 

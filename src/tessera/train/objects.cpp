@@ -250,7 +250,7 @@ TrainingObjects build_objects(const config::LoadedRecipe& loaded, const config::
   objects.schedule = make_schedule(loaded, objects.total_steps);
   objects.model = make_model(recipe, plan, objects.setup);
   objects.optimizer = std::make_unique<optim::Optimizer>(*objects.model.model.store, adam_options(recipe.optimizer));
-  objects.signature = checkpoint::model_signature(plan.spec, objects.model.model.store->table());
+  objects.signature = checkpoint::model_signature(plan.spec, model::parameter_table(plan.spec));
   return objects;
 }
 

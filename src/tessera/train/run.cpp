@@ -165,7 +165,7 @@ class Run {
   }
 
   void announce(Reporter& reporter) const {
-    const model::ParameterTable& table = objects_.model.model.store->table();
+    const model::ParameterTable table = model::parameter_table(objects_.plan.spec);
     reporter.say(fmt::format("{} | {} parameters | {} | {} threads | steps {} to {}", objects_.plan.spec.model_type,
                              human_count(static_cast<double>(table.num_elements())), torch_name(objects_.plan.dtype), at::get_num_threads(),
                              metrics_.step + 1, objects_.total_steps));

@@ -11,7 +11,7 @@
 namespace tessera::train {
 namespace {
 
-/// Tokens and labels of the whole step, over all ranks.
+/// Tokens and labels of the whole step, over all samples.
 GradientResult count_tokens(comm::Communicator& group, std::span<const data::Batch> microbatches) {
   std::int64_t labels = 0, tokens = 0;
   for (const data::Batch& batch : microbatches) {
@@ -25,13 +25,12 @@ GradientResult count_tokens(comm::Communicator& group, std::span<const data::Bat
 /// accumulate_gradients, but that the loss is this rank's share of it: its sum may travel with others.
 GradientResult accumulate(parallel::CausalLM& model, std::span<const data::Batch> microbatches, std::uint64_t step) {
   model.engine->begin_step();
-  GradientResult result = count_tokens(*model.data_group, microbatches);
+  GradientResult result = count_tokens(model.group(mesh::kDp), microbatches);
   const double scale = result.num_label_tokens > 0 ? 1.0 / static_cast<double>(result.num_label_tokens) : 0.0;
   for (const data::Batch& batch : microbatches) {
     model.engine->begin_microbatch(&batch == &microbatches.back());
-    const BatchTensors tensors = to_tensors(batch);
     ops::Tape tape;
-    result.loss += scale * loss::causal_language_model(tape, *model.model.decoder, tensors.inputs, tensors.labels_BT, scale, step).sum;
+    result.loss += scale * loss_of(tape, model, batch, scale, step).sum;
     tape.backward();
   }
   model.engine->end_step();
@@ -40,18 +39,25 @@ GradientResult accumulate(parallel::CausalLM& model, std::span<const data::Batch
 
 }  // namespace
 
+loss::LossSum loss_of(ops::Tape& tape, const parallel::CausalLM& model, const data::Batch& batch, double gradient_scale, std::uint64_t step) {
+  const BatchTensors whole = to_tensors(batch);
+  const parallel::ContextShare share = model.share_of(whole.inputs, whole.labels_BT);
+  return loss::causal_language_model(tape, *model.model.decoder, share.inputs, share.labels_BT, gradient_scale, step);
+}
+
 GradientResult accumulate_gradients(parallel::CausalLM& model, std::span<const data::Batch> microbatches, std::uint64_t step) {
   GradientResult result = accumulate(model, microbatches, step);
-  result.loss = comm::sum(*model.data_group, std::vector{result.loss}).front();
+  result.loss = comm::sum(model.group(mesh::kDpCp), std::vector{result.loss}).front();
   return result;
 }
 
 StepResult training_step(parallel::CausalLM& model, optim::Optimizer& optimizer, std::span<const data::Batch> microbatches, std::uint64_t step,
                          const optim::StepOptions& options, std::optional<double> max_norm) {
   StepResult result{.gradients = accumulate(model, microbatches, step)};
-  // Each element has one owner, so every rank's share is added once.
+  // Each element has one owner, so every rank's share is added once. Ranks that share the layers have the same loss: the first of them gives it.
   const double squares = optim::sum_of_squared_gradients(*model.model.store);
-  const std::vector<double> sums = comm::sum(*model.data_group, std::vector{result.gradients.loss, squares});
+  const double loss = model.mesh->index(mesh::Axis::Tensor) == 0 ? result.gradients.loss : 0.0;
+  const std::vector<double> sums = comm::sum(model.group(mesh::kWorld), std::vector{loss, squares});
   result.gradients.loss = sums[0];
   result.gradient_norm = std::sqrt(sums[1]);
   if (!std::isfinite(result.gradients.loss) || !std::isfinite(result.gradient_norm)) fail_not_finite(model, result, step);

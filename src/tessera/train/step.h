@@ -6,6 +6,7 @@
 #include <span>
 
 #include "tessera/data/batch.h"
+#include "tessera/loss/cross_entropy.h"
 #include "tessera/optim/optimizer.h"
 #include "tessera/parallel/causal_lm.h"
 
@@ -17,6 +18,9 @@ struct GradientResult {
   std::int64_t num_label_tokens = 0;
   std::int64_t num_tokens = 0;  ///< padding left out
 };
+
+/// This rank's part of the loss of one microbatch, all of which every rank of tp and cp has: see loss::causal_language_model.
+loss::LossSum loss_of(ops::Tape& tape, const parallel::CausalLM& model, const data::Batch& batch, double gradient_scale, std::uint64_t step = 0);
 
 /// Runs this rank's microbatches forward and backward. Afterwards the gradient shards are those of the mean loss over all valid labels of the step,
 /// however they are spread over ranks and microbatches. All ranks have the same number of microbatches. `step` feeds dropout.

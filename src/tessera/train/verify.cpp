@@ -111,13 +111,10 @@ double relative(double value, double expected) { return std::abs(value - expecte
 
 double largest_difference(const at::Tensor& a, const at::Tensor& b) { return (a.to(at::kDouble) - b.to(at::kDouble)).abs().max().item<double>(); }
 
-Comparison compare_logits(const model::CausalLM& model, const Golden& golden, double tolerance) {
+Comparison compare_logits(const parallel::CausalLM& model, const Golden& golden, double tolerance) {
   const at::Tensor expected = tensor_of(golden.tensors, "logits");
   const data::Batch rows = rows_of(golden.batch, 0, expected.size(0));
-  ops::Tape tape(ops::Tape::Mode::Inference);
-  model::Decoder::Hidden hidden = model.decoder->hidden(tape, to_tensors(rows).inputs);
-  const at::Tensor logits = model.decoder->logits(hidden.states.value);
-  hidden.head_unit.leave();
+  const at::Tensor logits = parallel::whole_logits(model, to_tensors(rows).inputs);
   return {"logits", largest_difference(logits.view(expected.sizes()), expected), tolerance};
 }
 
@@ -165,7 +162,7 @@ Verification verify_golden(const std::filesystem::path& directory, const VerifyO
       {.dtype = options.dtype, .trainable = true, .decoder = {.activation_checkpointing = options.activation_checkpointing}},
       static_cast<std::int64_t>(parts.size()));
   Verification result;
-  result.comparisons.push_back(compare_logits(model.model, golden, tolerances.logits));
+  result.comparisons.push_back(compare_logits(model, golden, tolerances.logits));
   const GradientResult gradients = accumulate_gradients(model, parts, 0);
   result.comparisons.push_back({"loss", relative(gradients.loss, golden.loss), tolerances.loss});
   compare_gradients(model, golden, tolerances.gradient, result.comparisons);

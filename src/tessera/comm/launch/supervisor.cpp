@@ -238,7 +238,8 @@ void Supervisor::take_signals() {
   if (!mpirun_ended_ && ::waitpid(mpirun_.pid, &mpirun_status_, WNOHANG) == mpirun_.pid) {
     mpirun_ended_ = true;
     if (!deadline_) deadline_ = Clock::now() + kLastPatience;
-    if (!cause_ && WIFSIGNALED(mpirun_status_)) cause_ = Cause{-1, "error: mpirun was killed by " + describe_signal(WTERMSIG(mpirun_status_)), {}, 1};
+    if (!cause_ && !mpirun_abandoned_ && WIFSIGNALED(mpirun_status_))
+      cause_ = Cause{-1, "error: mpirun was killed by " + describe_signal(WTERMSIG(mpirun_status_)), {}, 1};
   }
 }
 
@@ -253,7 +254,10 @@ void Supervisor::enforce_deadline() {
   if (!deadline_ || Clock::now() < *deadline_) return;
   const bool ranks_are_gone = std::ranges::none_of(ranks_, [](const auto& rank) { return rank->socket.is_open(); });
   signal_ranks(SIGKILL);
-  if (ranks_are_gone && !mpirun_ended_) ::kill(-mpirun_.pid, SIGKILL);
+  if (ranks_are_gone && !mpirun_ended_) {
+    mpirun_abandoned_ = !ranks_.empty();  // all ranks have ended, and said so or are the cause: what keeps mpirun is no concern of the run's
+    ::kill(-mpirun_.pid, SIGKILL);
+  }
   deadline_ = Clock::now() + kLastPatience;
 }
 
@@ -275,7 +279,7 @@ int Supervisor::conclude() {
     print_cause(*cause_);
     return cause_->status == 0 ? 1 : cause_->status;
   }
-  const bool good = WIFEXITED(mpirun_status_) && WEXITSTATUS(mpirun_status_) == 0;
+  const bool good = mpirun_abandoned_ || (WIFEXITED(mpirun_status_) && WEXITSTATUS(mpirun_status_) == 0);
   if (good) return 0;
   fmt::print(stderr, "{}error: mpirun {}\n", mpirun_said_,
              WIFSIGNALED(mpirun_status_)

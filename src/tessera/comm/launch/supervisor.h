@@ -76,6 +76,7 @@ class Supervisor {
   FileDescriptor signals_;
   ChildProcess mpirun_;
   bool mpirun_ended_ = false;
+  bool mpirun_abandoned_ = false;  ///< killed because it went on long after all ranks had ended
   int mpirun_status_ = 0;
   std::string mpirun_said_;
   std::vector<std::unique_ptr<Rank>> ranks_;

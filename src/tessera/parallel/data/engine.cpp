@@ -1,5 +1,6 @@
 #include "tessera/parallel/data/engine.h"
 
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 
 #include <utility>
@@ -31,8 +32,13 @@ std::vector<std::int64_t> sizes_of(const std::vector<model::Extent>& shards) {
 }  // namespace
 
 DataParallelEngine::DataParallelEngine(model::ParameterStore& store, const DataParallelPolicy& policy, comm::Communicator& shard_group,
-                                       comm::Communicator& replica_group)
-    : store_(store), policy_(policy), shard_group_(shard_group), replica_group_(replica_group), buffers_of_unit_(buffers_by_unit(store)) {
+                                       comm::Communicator& replica_group, HolderGroups holder_groups)
+    : store_(store),
+      policy_(policy),
+      shard_group_(shard_group),
+      replica_group_(replica_group),
+      holder_groups_(std::move(holder_groups)),
+      buffers_of_unit_(buffers_by_unit(store)) {
   const model::Placement& placement = store.options().placement;
   TESSERA_ASSERT(placement.num_shards == shard_group.size() && placement.shard == shard_group.rank(), "the shard group is the placement's");
   TESSERA_ASSERT(placement.num_replicas == replica_group.size() && placement.replica == replica_group.rank(), "the replica group is the placement's");
@@ -50,6 +56,24 @@ void DataParallelEngine::begin_microbatch(bool last) { last_microbatch_ = last; 
 
 void DataParallelEngine::end_step() {
   while (!reductions_.empty()) finish_oldest_reduction();
+  for (const model::FlatBuffer& buffer : store_.buffers())
+    if (buffer.trainable) sum_shares(buffer);
+}
+
+void DataParallelEngine::sum_shares(const model::FlatBuffer& buffer) {
+  std::map<std::int64_t, std::vector<at::Tensor>> by_holders;
+  for (const model::ReplicatedExtent& part : model::partial_extents(store_.table(), buffer.ranges, buffer.held))
+    by_holders[part.num_holders].push_back(buffer.gradient_shard.narrow(0, part.extent.begin - buffer.held.begin, part.extent.size()));
+  for (const auto& [num_holders, shares] : by_holders) {
+    // One message for all of them.
+    const at::Tensor joined = at::cat(shares);
+    holder_groups_.at(num_holders)->all_reduce(joined).wait();
+    std::int64_t begin = 0;
+    for (const at::Tensor& share : shares) {
+      share.copy_(joined.narrow(0, begin, share.numel()));
+      begin += share.numel();
+    }
+  }
 }
 
 void DataParallelEngine::exchange_weights(bool frozen_too) {

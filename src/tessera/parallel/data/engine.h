@@ -1,6 +1,7 @@
 #pragma once
 
 #include <deque>
+#include <map>
 #include <vector>
 
 #include "tessera/comm/communicator.h"
@@ -9,6 +10,9 @@
 #include "tessera/parallel/data/policy.h"
 
 namespace tessera::parallel {
+
+/// Ranks that hold the same rows and each have a share of their gradients (model::ReplicatedRows), by the number of holders.
+using HolderGroups = std::map<std::int64_t, comm::Communicator*>;
 
 /// The one data-parallel engine. It stands behind a decoder's unit hooks: gathers a unit's weights before they are used and frees them after, and
 /// reduces a unit's gradients as soon as they are complete, beside the backward pass of the units before it. What is sharded, gathered and reduced
@@ -24,11 +28,11 @@ class DataParallelEngine final : public model::UnitHooks {
  public:
   /// The store's placement must be the policy's. All three must outlive the engine. Groups: the ranks with other shards, those with the same.
   DataParallelEngine(model::ParameterStore& store, const DataParallelPolicy& policy, comm::Communicator& shard_group,
-                     comm::Communicator& replica_group);
+                     comm::Communicator& replica_group, HolderGroups holder_groups = {});
 
   void begin_step();
   void begin_microbatch(bool last);
-  /// Waits for every reduction.
+  /// Waits for every reduction, then adds up what holders of the same rows have shares of.
   void end_step();
   /// The compute shards hold new weights (after an optimizer step): ranks that keep whole weights exchange them, each unit being waited for at its
   /// next use.
@@ -75,12 +79,14 @@ class DataParallelEngine final : public model::UnitHooks {
   void start_reduction(std::size_t number);
   void start_replica_reduction(std::size_t number);
   void finish_oldest_reduction();
+  void sum_shares(const model::FlatBuffer& buffer);
   at::Tensor whole(const model::FlatBuffer& buffer, const at::Tensor& part);
 
   model::ParameterStore& store_;
   DataParallelPolicy policy_;
   comm::Communicator& shard_group_;
   comm::Communicator& replica_group_;
+  HolderGroups holder_groups_;
   std::vector<std::vector<std::size_t>> buffers_of_unit_;  ///< those a unit's operators read; the embedding's also belong to a tied head's unit
   std::vector<State> states_;                              ///< one per buffer
   std::deque<Reduction> reductions_;                       ///< under way, oldest first

@@ -1,0 +1,121 @@
+#include "tessera/parallel/context/all_gather.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/index_select.h>
+#include <ATen/ops/nonzero.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
+
+#include "tessera/ops/kernel_types.h"
+#include "tessera/parallel/context/blocks.h"
+
+namespace tessera::parallel {
+namespace {
+
+struct Call {
+  model::Inputs inputs;
+  ops::AttentionOptions options;
+  at::Tensor query;      // [B, T', H, C]
+  at::Tensor key_value;  // [2, B, T', K, C]
+  at::Tensor places;     // of the whole rows' tokens
+  bool drops;
+};
+
+/// Keys and values of the whole rows, [2, B, T, K, C].
+at::Tensor gather_rows(comm::Communicator& group, const Call& call) {
+  const at::Tensor& own = call.key_value;
+  at::Tensor all = at::empty({group.size(), 2, own.size(1) * own.size(2), own.size(3), own.size(4)}, own.options());
+  group.all_gather(own, std::vector<std::int64_t>(static_cast<std::size_t>(group.size()), own.numel()), all).wait();
+  const at::Tensor by_place = all.transpose(0, 1).flatten(1, 2);
+  // Tokens that are nowhere are padding, which no query sees.
+  return at::index_select(by_place, 1, call.places.clamp_min(0)).unflatten(1, {own.size(1), call.inputs.whole_length});
+}
+
+/// This rank's part [2, B, T', K, C] of the sum over ranks of gradients of the whole rows.
+at::Tensor scatter_rows(comm::Communicator& group, const Call& call, const at::Tensor& gradient) {
+  const at::Tensor& own = call.key_value;
+  const std::int64_t per_rank = own.size(1) * own.size(2);
+  const at::Tensor somewhere = at::nonzero(call.places.ge(0)).squeeze(1);
+  const at::Tensor by_place =
+      at::zeros({2, group.size() * per_rank, own.size(3), own.size(4)}, gradient.options())
+          .index_copy_(1, at::index_select(call.places, 0, somewhere), at::index_select(gradient.flatten(1, 2), 1, somewhere));
+  const at::Tensor by_rank = by_place.unflatten(1, {group.size(), per_rank}).transpose(0, 1).contiguous();
+  at::Tensor part = at::empty(own.sizes(), gradient.options());
+  group.reduce_scatter(by_rank, std::vector<std::int64_t>(static_cast<std::size_t>(group.size()), own.numel()), part).wait();
+  return part;
+}
+
+/// Calls body(rows, run, first key, number of keys) for each of this rank's runs: it sees its document's keys up to its own end.
+template <class Body>
+void for_runs(const Call& call, const Body& body) {
+  for (const RowGroup& rows : row_groups(call.inputs)) {
+    for (const model::TokenRun& run : runs_of(call.inputs, call.inputs.context_rank, rows)) {
+      const std::int64_t first = call.inputs.document_starts.empty()
+                                     ? 0
+                                     : call.inputs.document_starts[static_cast<std::size_t>(rows.first)][static_cast<std::size_t>(run.document)];
+      body(rows, run, first, run.position + run.length - first);
+    }
+  }
+}
+
+class AllGatherAttention : public model::Attention {
+ public:
+  explicit AllGatherAttention(comm::Communicator& group) : group_(group) {}
+
+  ops::Variable operator()(ops::Tape& tape, std::size_t, const model::Inputs& inputs, const ops::Variable& query_BTHC, const ops::Variable& key_BTKC,
+                           const ops::Variable& value_BTKC, const ops::AttentionOptions& options) override {
+    const Call call{inputs, options, query_BTHC.value, at::stack({key_BTKC.value, value_BTKC.value}), places_of_tokens(inputs), tape.training()};
+    const ops::AttentionResult result = forward(call);
+    ops::Variable output = tape.variable(result.output_BTHC.view({call.query.size(0) * call.query.size(1), -1}));
+    tape.record([this, call, result, query = query_BTHC.gradient, key = key_BTKC.gradient, value = value_BTKC.gradient, out = output.gradient] {
+      if (out->empty()) return;
+      const ops::HeadGradients gradients = backward(call, result, out->take().view(result.output_BTHC.sizes()));
+      query->add_owned(gradients.query);
+      key->add_owned(gradients.key);
+      value->add_owned(gradients.value);
+    });
+    return output;
+  }
+
+ private:
+  ops::AttentionResult forward(const Call& call) const {
+    const at::Tensor rows_of_all = gather_rows(group_, call);
+    const at::Tensor& query = call.query;
+    ops::AttentionResult result{at::zeros_like(query, at::MemoryFormat::Contiguous),
+                                at::zeros({query.size(0), query.size(2), query.size(1)}, query.options().dtype(ops::compute_type(query)))};
+    for_runs(call, [&](const RowGroup& rows, const model::TokenRun& run, std::int64_t first, std::int64_t count) {
+      const ops::AttentionResult part = ops::attention_forward(tokens_of(query, rows, run), rows.of(rows_of_all[0]).narrow(1, first, count),
+                                                               rows.of(rows_of_all[1]).narrow(1, first, count),
+                                                               options_between(call.options, rows, run.position, first), call.drops, false);
+      tokens_of(result.output_BTHC, rows, run).copy_(part.output_BTHC);
+      rows.of(result.lse_BHT).narrow(2, run.place, run.length).copy_(part.lse_BHT);
+    });
+    return result;
+  }
+
+  ops::HeadGradients backward(const Call& call, const ops::AttentionResult& result, const at::Tensor& output_gradient) const {
+    const at::Tensor rows_of_all = gather_rows(group_, call);
+    const auto single = call.query.options().dtype(ops::compute_type(call.query));
+    const at::Tensor query_gradient = at::zeros(call.query.sizes(), single), gradient = at::zeros(rows_of_all.sizes(), single);
+    for_runs(call, [&](const RowGroup& rows, const model::TokenRun& run, std::int64_t first, std::int64_t count) {
+      const ops::HeadGradients part = ops::attention_backward(
+          tokens_of(call.query, rows, run), rows.of(rows_of_all[0]).narrow(1, first, count), rows.of(rows_of_all[1]).narrow(1, first, count),
+          {tokens_of(result.output_BTHC, rows, run), rows.of(result.lse_BHT).narrow(2, run.place, run.length).contiguous()},
+          tokens_of(output_gradient, rows, run), options_between(call.options, rows, run.position, first), call.drops, true);
+      tokens_of(query_gradient, rows, run).copy_(part.query);
+      rows.of(gradient[0]).narrow(1, first, count).add_(part.key);
+      rows.of(gradient[1]).narrow(1, first, count).add_(part.value);
+    });
+    const auto type = call.query.scalar_type();
+    const at::Tensor own = scatter_rows(group_, call, gradient).to(type);
+    return {query_gradient.to(type), own[0], own[1]};
+  }
+
+  comm::Communicator& group_;
+};
+
+}  // namespace
+
+std::unique_ptr<model::Attention> all_gather_attention(comm::Communicator& group) { return std::make_unique<AllGatherAttention>(group); }
+
+}  // namespace tessera::parallel

@@ -1,0 +1,203 @@
+#include "tessera/parallel/tensor/plan.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <optional>
+#include <regex>
+#include <set>
+
+#include "tessera/core/text.h"
+
+namespace tessera::parallel {
+namespace {
+
+using model::Role;
+
+enum class Cut : std::uint8_t { Outputs, Inputs, None };
+
+struct Style {
+  std::string_view name;
+  Cut cut;
+};
+constexpr std::array kStyles = {Style{"colwise", Cut::Outputs},
+                                Style{"colwise_rep", Cut::Outputs},
+                                Style{"colwise_gather_output", Cut::Outputs},
+                                Style{"packed_colwise", Cut::Outputs},
+                                Style{"rowwise", Cut::Inputs},
+                                Style{"rowwise_rep", Cut::Inputs},
+                                Style{"rowwise_split_input", Cut::Inputs},
+                                Style{"replicate", Cut::None},
+                                Style{"sequence_parallel", Cut::None},
+                                Style{"replicated_with_grad_allreduce", Cut::None}};
+
+/// A module of a checkpoint: the name of its tensors without ".weight" and ".bias".
+struct Module {
+  std::string name;
+  Role role;
+  std::optional<Cut> cut = {};
+};
+
+std::vector<Module> modules_of(const model::ParameterTable& table) {
+  std::vector<Module> modules;
+  std::set<std::string> known;
+  for (const model::ParameterSpec& parameter : table.parameters) {
+    for (const model::Piece& piece : parameter.pieces) {
+      const std::string name = piece.tensor.substr(0, piece.tensor.rfind('.'));
+      if (known.insert(name).second) modules.push_back({name, parameter.role});
+    }
+  }
+  if (table.tied_head) modules.push_back({table.tied_head_tensor.substr(0, table.tied_head_tensor.rfind('.')), Role::Head});
+  return modules;
+}
+
+/// `*` stands for characters without a dot; the model's prefix may be left out.
+std::regex to_regex(const std::string& pattern, const std::string& prefix) {
+  std::string text;
+  for (const char c : pattern) {
+    if (c == '*') {
+      text += "[^.]+";
+    } else {
+      if (!std::isalnum(static_cast<unsigned char>(c)) && c != '_') text += '\\';
+      text += c;
+    }
+  }
+  std::string escaped;
+  for (const char c : prefix) escaped += c == '.' ? "\\." : std::string(1, c);
+  return std::regex("(" + escaped + ")?" + text);
+}
+
+class Reader {
+ public:
+  Reader(const model::ModelSpec& spec, std::string where, ProblemList& problems)
+      : table_(model::parameter_table(spec)), modules_(modules_of(table_)), where_(std::move(where)), problems_(problems) {}
+
+  TensorPlan read(const std::map<std::string, std::string>& tp_plan, bool sequence_parallel) {
+    for (const auto& [pattern, style] : tp_plan) apply(pattern, style, sequence_parallel);
+    TensorPlan plan{.attention = cut_together({Role::QueryKeyValue}, {Role::Output}, "queries, keys, values and the output"),
+                    .feed_forward = cut_together({Role::GateUp}, {Role::Down}, "gate, up and down"),
+                    .embedding = cut_by_tokens(Role::Embedding),
+                    .head = cut_by_tokens(Role::Head)};
+    if (table_.tied_head && plan.embedding != plan.head) {
+      add("the embedding and the head are one tensor, and only one of them is cut", "give both a style that cuts, or neither");
+    }
+    return plan;
+  }
+
+ private:
+  void add(const std::string& what, const std::string& fix, const std::string& rule = "") {
+    problems_.add({where_, "distributed.tp_plan: " + what, rule, fix});
+  }
+
+  void apply(const std::string& pattern, const std::string& style, bool sequence_parallel) {
+    const auto known = std::ranges::find(kStyles, style, &Style::name);
+    if (known == kStyles.end()) {
+      std::vector<std::string_view> names;
+      for (const Style& each : kStyles) names.push_back(each.name);
+      add(fmt::format("\"{}\" is an unknown style", style), fmt::format("use {}", fmt::join(names, ", ")));
+      return;
+    }
+    if (style == "sequence_parallel" && !sequence_parallel)
+      add("the style sequence_parallel does not go with sequence_parallel: false", "set distributed.sequence_parallel: true");
+    const std::regex regex = to_regex(pattern, table_.base_prefix);
+    bool matched = false;
+    for (Module& module : modules_) {
+      if (!std::regex_match(module.name, regex)) continue;
+      module.cut = known->cut;
+      matched = true;
+    }
+    if (!matched)
+      add(fmt::format("\"{}\" matches no module", pattern), fmt::format("a module is called like {}", modules_[modules_.size() / 2].name),
+          "a pattern that matches nothing would change nothing");
+  }
+
+  /// Whether all modules of these roles are cut as said; all or none must be.
+  bool cut_together(const std::set<Role>& by_outputs, const std::set<Role>& by_inputs, const std::string& names) {
+    std::int64_t cut = 0, whole = 0, wrong = 0;
+    for (const Module& module : modules_) {
+      if (!by_outputs.contains(module.role) && !by_inputs.contains(module.role)) continue;
+      const Cut wanted = by_outputs.contains(module.role) ? Cut::Outputs : Cut::Inputs;
+      const Cut given = module.cut.value_or(Cut::None);
+      (given == Cut::None ? whole : given == wanted ? cut : wrong) += 1;
+    }
+    if (wrong > 0 || (cut > 0 && whole > 0))
+      add(names + " are not cut together in every layer", "give them colwise and rowwise in all layers, or leave all of them out",
+          "what one product cuts by outputs the next one takes by inputs");
+    return cut > 0;
+  }
+
+  bool cut_by_tokens(Role role) const {
+    return std::ranges::any_of(modules_, [&](const Module& module) { return module.role == role && module.cut.value_or(Cut::None) != Cut::None; });
+  }
+
+  model::ParameterTable table_;
+  std::vector<Module> modules_;
+  std::string where_;
+  ProblemList& problems_;
+};
+
+/// "model.layers.0.mlp" -> "model.layers.*.mlp".
+std::string with_star(const std::string& name) {
+  static const std::regex number("\\.[0-9]+\\.");
+  return std::regex_replace(name, number, ".*.", std::regex_constants::format_first_only);
+}
+
+std::string split_of(const Module& module, const model::ModelSpec& spec, std::int64_t size) {
+  switch (module.role) {
+    case Role::QueryKeyValue: {
+      const std::int64_t keys = std::max<std::int64_t>(1, spec.num_key_value_heads / size);
+      return fmt::format("colwise: {} of {} heads (keys and values: {} of {})", spec.num_attention_heads / size, spec.num_attention_heads, keys,
+                         spec.num_key_value_heads);
+    }
+    case Role::Output:
+      return fmt::format("rowwise: {} of {} heads", spec.num_attention_heads / size, spec.num_attention_heads);
+    case Role::GateUp:
+      return fmt::format("colwise: {} of {}", spec.intermediate_size / size, spec.intermediate_size);
+    case Role::Down:
+      return fmt::format("rowwise: {} of {}", spec.intermediate_size / size, spec.intermediate_size);
+    default:
+      return fmt::format("vocabulary: {} of {} tokens", (spec.vocab_size + size - 1) / size, spec.vocab_size);
+  }
+}
+
+}  // namespace
+
+bool TensorPlan::splits(Role role) const {
+  switch (role) {
+    case Role::Embedding:
+      return embedding;
+    case Role::Head:
+      return head;
+    case Role::QueryKeyValue:
+    case Role::Output:
+      return attention;
+    case Role::GateUp:
+    case Role::Down:
+      return feed_forward;
+    case Role::Norm:
+    case Role::PositionEmbedding:
+      return false;
+  }
+  return false;
+}
+
+TensorPlan tensor_plan(const std::map<std::string, std::string>& tp_plan, const model::ModelSpec& spec, bool sequence_parallel,
+                       const std::string& where, ProblemList& problems) {
+  if (tp_plan.empty()) return {};
+  return Reader(spec, where, problems).read(tp_plan, sequence_parallel);
+}
+
+std::vector<std::string> describe(const TensorPlan& plan, const model::ModelSpec& spec, std::int64_t size, bool sequence_parallel) {
+  std::vector<std::string> lines;
+  std::set<std::string> known;
+  for (const Module& module : modules_of(model::parameter_table(spec))) {
+    const std::string name = with_star(module.name);
+    if (!known.insert(name).second) continue;
+    const std::string whole = sequence_parallel && module.role == Role::Norm ? "sequence_parallel" : "replicate";
+    lines.push_back(fmt::format("{:<44} {}", name, plan.splits(module.role) ? split_of(module, spec, size) : whole));
+  }
+  return lines;
+}
+
+}  // namespace tessera::parallel

@@ -1,0 +1,178 @@
+// Splitting layers over tp, sequences over tp and cp, and both with every data-parallel policy gives what one process gives.
+#include <ATen/ops/equal.h>
+#include <fmt/format.h>
+
+#include <array>
+#include <random>
+#include <set>
+
+#include "distributed/trajectory.h"
+
+namespace tessera::test {
+namespace {
+
+using config::CpAttention;
+using model::ActivationCheckpointing;
+
+const std::vector<std::string> kModels = {"llama_tied_llama3_rope", "qwen3", "gpt2", "gemma2"};
+constexpr std::array kAttentions = {std::pair{CpAttention::Ring, "ring"}, std::pair{CpAttention::AllGather, "allgather"},
+                                    std::pair{CpAttention::AllToAll, "all_to_all"}};
+
+TrainingCase split(const std::string& model, std::int64_t tp, bool sequence_parallel, std::int64_t cp = 1, std::size_t attention = 0) {
+  config::Distributed distributed{.sizes = {.tp_size = tp, .cp_size = cp}, .sequence_parallel = sequence_parallel};
+  distributed.cp_attention = kAttentions[attention].first;
+  std::string name = "fsdp2";
+  if (tp > 1) name += fmt::format(" tp {}{}", tp, sequence_parallel ? " sequence" : "");
+  if (cp > 1) name += fmt::format(" cp {} {}", cp, kAttentions[attention].second);
+  return {.model = model, .layout = name, .distributed = distributed, .weight_tolerance = 5e-5};
+}
+
+/// A rank of cp exchanges whole heads in all_to_all; all goldens have 8 query and 4 key/value heads (gpt2: 8).
+bool has_heads(std::int64_t tp, std::int64_t cp) { return 8 / tp % cp == 0; }
+
+/// Every split of the ranks over tp and cp, the rest being data-parallel.
+std::vector<TrainingCase> splits(const std::string& model) {
+  const std::int64_t ranks = backend().world_size();
+  std::vector<TrainingCase> all;
+  for (const std::int64_t tp : {1, 2, 4, 8}) {
+    for (const std::int64_t cp : {1, 2, 3, 4, 8}) {
+      if (tp * cp == 1 || ranks % (tp * cp) != 0) continue;
+      for (const bool sequence_parallel : {false, true}) {
+        if (sequence_parallel && tp == 1) continue;
+        for (std::size_t attention = 0; attention < (cp == 1 ? 1 : kAttentions.size()); ++attention)
+          if (kAttentions[attention].first != CpAttention::AllToAll || cp == 1 || has_heads(tp, cp))
+            all.push_back(split(model, tp, sequence_parallel, cp, attention));
+      }
+    }
+  }
+  return all;
+}
+
+/// The same with everything else that may differ.
+std::vector<TrainingCase> all_cases(const std::vector<std::string>& models, DType dtype) {
+  std::vector<TrainingCase> all;
+  for (const std::string& model : models) {
+    for (const TrainingCase& base : splits(model)) {
+      for (const bool packed : {false, true}) {
+        for (const auto checkpointing : {ActivationCheckpointing::None, ActivationCheckpointing::Full, ActivationCheckpointing::Selective}) {
+          TrainingCase c = base;
+          c.packed = packed;
+          c.checkpointing = checkpointing;
+          c.dtype = dtype;
+          c.accumulation = packed ? 3 : 1;
+          all.push_back(c);
+        }
+      }
+    }
+  }
+  return all;
+}
+
+RANKS_TEST(SplitParity, DoublePrecision, 2, 3, 4, 8) { expect_parity(sample(all_cases(kModels, DType::F64), 6)); }
+RANKS_TEST(SplitParity, SinglePrecision, 2, 3, 4, 8) { expect_parity(sample(all_cases(kModels, DType::F32), 4)); }
+RANKS_TEST(SplitParity, HalfPrecision, 2, 4, 8) { expect_parity(sample(all_cases(kModels, DType::BF16), 3)); }
+RANKS_TEST(SplitParity, LONG_DoublePrecision, 2, 3, 4, 8) { expect_parity(all_cases(golden_models(), DType::F64)); }
+RANKS_TEST(SplitParity, LONG_SinglePrecision, 2, 3, 4, 8) { expect_parity(all_cases(golden_models(), DType::F32)); }
+RANKS_TEST(SplitParity, LONG_HalfPrecision, 2, 4, 8) { expect_parity(all_cases(golden_models(), DType::BF16)); }
+
+RANKS_TEST(SplitParity, TensorParallelAlone, 2, 4) {
+  for (const std::string& model : kModels)
+    for (const bool sequence_parallel : {false, true}) expect_parity(split(model, backend().world_size(), sequence_parallel));
+}
+
+RANKS_TEST(SplitParity, ContextParallelAlone, 2, 3) {
+  for (std::size_t attention = 0; attention < kAttentions.size(); ++attention)
+    if (kAttentions[attention].first != CpAttention::AllToAll || has_heads(1, backend().world_size()))
+      expect_parity(split("gemma2", 1, false, backend().world_size(), attention));
+}
+
+/// 323 tokens over 2 or 4 ranks: the last has fewer.
+RANKS_TEST(SplitParity, VocabularyThatDoesNotDivide, 2, 4) {
+  TrainingCase c = split("qwen3", backend().world_size(), true);
+  c.vocab_size = 323;
+  expect_parity(c);
+}
+
+/// Some data-parallel ranks have nothing but a filler of one token, which the ranks of tp and cp cannot all have a part of.
+RANKS_TEST(SplitParity, FewerRowsThanRanks, 4) {
+  for (TrainingCase c : splits("qwen3")) {
+    c.rows = 1;
+    expect_parity(c);
+  }
+}
+
+/// Parts that the plan leaves whole.
+RANKS_TEST(SplitParity, PartsOfTheModel, 2, 4) {
+  const std::map<std::string, std::string> feed_forward = {
+      {"layers.*.mlp.gate_proj", "colwise"}, {"layers.*.mlp.up_proj", "colwise"}, {"layers.*.mlp.down_proj", "rowwise"}};
+  const std::map<std::string, std::string> vocabulary = {{"embed_tokens", "rowwise"}, {"lm_head", "colwise_rep"}};
+  for (const auto& plan : {feed_forward, vocabulary}) {
+    for (const bool sequence_parallel : {false, true}) {
+      TrainingCase c = split("qwen3", backend().world_size(), sequence_parallel);
+      c.distributed.tp_plan = plan;
+      c.layout += " " + plan.begin()->first;
+      expect_parity(c);
+    }
+  }
+}
+
+RANKS_TEST(SplitParity, OverlappedChunks, 2, 4) {
+  TrainingCase c = split("phi3_longrope", backend().world_size(), true);
+  c.distributed.enable_async_tensor_parallel = true;
+  expect_parity(c);
+}
+
+/// Masks are functions of the token and the head, whoever computes them.
+RANKS_TEST(SplitParity, Dropout, 2, 4) {
+  for (TrainingCase c : splits("gpt2")) {
+    c.dropout = true;
+    expect_parity(c);
+  }
+}
+
+/// Any composition of everything, a function of its number. By hand: --gtest_filter='*RandomComposition*/17'.
+TrainingCase random_case(int number) {
+  std::mt19937 random(static_cast<unsigned>(number) * 7919U + static_cast<unsigned>(backend().world_size()));
+  const auto one_of = [&](const auto& values) { return values[std::uniform_int_distribution<std::size_t>(0, std::size(values) - 1)(random)]; };
+  TrainingCase c = one_of(splits(one_of(golden_models())));
+  const std::int64_t dp = backend().world_size() / (c.distributed.sizes.tp_size * c.distributed.sizes.cp_size);
+  if (!c.distributed.sequence_parallel && one_of(std::array{false, false, true})) {
+    c.distributed.strategy = config::Strategy::MegatronFsdp;
+    c.distributed.megatron_fsdp.zero_dp_strategy = one_of(std::array{0, 1, 2, 3});
+    c.layout = fmt::format("zero-{}{}", c.distributed.megatron_fsdp.zero_dp_strategy, c.layout.substr(5));
+  } else if (dp % 2 == 0 && dp > 2 && one_of(std::array{false, true})) {
+    c.distributed.sizes.dp_replicate_size = 2;
+    c.layout += " hybrid 2";
+  }
+  c.distributed.enable_async_tensor_parallel = c.distributed.sequence_parallel && one_of(std::array{false, true});
+  c.accumulation = one_of(std::array{1, 2, 3});
+  c.checkpointing = one_of(std::array{ActivationCheckpointing::None, ActivationCheckpointing::Full, ActivationCheckpointing::Selective});
+  if (c.distributed.strategy == config::Strategy::MegatronFsdp && c.checkpointing == ActivationCheckpointing::Selective)
+    c.checkpointing = ActivationCheckpointing::Full;
+  c.packed = one_of(std::array{false, true});
+  c.dropout = one_of(std::array{false, false, true});
+  c.vocab_size = one_of(std::array{0, 0, 323});
+  c.dtype = one_of(std::array{DType::F64, DType::F32});
+  return c;
+}
+
+class RandomComposition : public testing::TestWithParam<int> {};
+class SomeRandomCompositions : public RandomComposition {};
+[[maybe_unused]] const bool at_these_ranks =
+    runs_only_with("SomeRandomCompositions.MatchOneProcess", {8}) && runs_only_with("RandomComposition.LONG_MatchesOneProcess", {4, 8});
+INSTANTIATE_TEST_SUITE_P(Seeded, SomeRandomCompositions, testing::Range(0, 4));
+INSTANTIATE_TEST_SUITE_P(Seeded, RandomComposition, testing::Range(0, 200));
+TEST_P(SomeRandomCompositions, MatchOneProcess) { expect_parity(random_case(GetParam())); }
+TEST_P(RandomComposition, LONG_MatchesOneProcess) { expect_parity(random_case(GetParam())); }
+
+RANKS_TEST(SplitParity, TwiceTheSameBits, 4) {
+  for (std::size_t attention = 0; attention < kAttentions.size(); ++attention) {
+    const TrainingCase c = split("qwen3", 2, true, 2, attention);
+    const Trajectory first = run(c, backend(), 2), second = run(c, backend(), 2);
+    EXPECT_EQ(first.losses, second.losses);
+    for (const auto& [name, weight] : first.weights) EXPECT_TRUE(at::equal(weight, second.weights.at(name))) << name;
+  }
+}
+
+}  // namespace
+}  // namespace tessera::test

@@ -1,0 +1,186 @@
+#include "distributed/trajectory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <random>
+
+#include "support/support.h"
+#include "tessera/data/collate.h"
+#include "tessera/data/sampler.h"
+#include "tessera/model/config.h"
+#include "tessera/train/step.h"
+
+namespace tessera::test {
+namespace {
+
+constexpr std::int64_t kLength = 20;
+
+/// Some rows have no label, so that some ranks and microbatches have none. Packed rows hold three documents of unequal lengths.
+data::Batch rows(std::int64_t begin, std::int64_t end, std::int64_t vocabulary, bool packed) {
+  data::Batch batch{.rows = end - begin, .length = kLength};
+  for (std::int64_t row = begin; row < end; ++row) {
+    const std::int64_t length = packed ? kLength - row % 3 : kLength;
+    const std::int64_t labels = row % 4 == 3 ? 0 : std::min((row * 7) % (kLength - 1) + 1, length);
+    const std::vector<std::int64_t> starts = packed ? std::vector<std::int64_t>{0, 3 + row % 5, 9 + row % 7} : std::vector<std::int64_t>{0};
+    std::size_t document = 0;
+    for (std::int64_t position = 0; position < kLength; ++position) {
+      if (document + 1 < starts.size() && position == starts[document + 1]) ++document;
+      batch.input_ids.push_back((row * 131 + position * 17 + row * position) % vocabulary);
+      batch.labels.push_back(position < labels ? (row * 61 + position * 29) % vocabulary : data::ignored_label);
+      batch.position_ids.push_back(position - starts[document]);
+    }
+    batch.lengths.push_back(length);
+    batch.numbers.push_back(row);
+    if (packed) batch.document_starts.push_back(starts);
+  }
+  return batch;
+}
+
+std::vector<data::Batch> microbatches(const mesh::MeshContext& mesh, const TrainingCase& c, std::int64_t vocabulary) {
+  const std::int64_t parts = mesh.dp_size() * c.accumulation;
+  const data::StepShape shape{
+      .num_samples = c.rows, .global_batch_size = c.rows, .local_batch_size = (c.rows + parts - 1) / parts, .dp_size = mesh.dp_size()};
+  const data::StepPlan plan = data::plan_step(shape, {});
+  std::vector<data::Batch> result;
+  for (std::int64_t number = 0; number < plan.num_microbatches; ++number) {
+    const auto [begin, end] = data::microbatch_positions(shape, plan, mesh.dp_rank(), number);
+    result.push_back(begin == end ? data::filler_batch({}) : rows(begin + 1, end + 1, vocabulary, c.packed));
+  }
+  return result;
+}
+
+Tensors copies(const Tensors& tensors) {
+  Tensors result;
+  for (const auto& [name, tensor] : tensors) result.emplace(name, tensor.to(at::kDouble, false, true));
+  return result;
+}
+
+model::ModelSpec spec_of(const TrainingCase& c) {
+  model::ModelSpec spec = model::read_model_spec(golden_directory(c.model));
+  if (c.vocab_size > 0) spec.vocab_size = c.vocab_size;
+  if (c.dropout) spec.embedding_dropout = spec.attention_dropout = spec.residual_dropout = 0.2;
+  return spec;
+}
+
+parallel::CausalLM make_model(const TrainingCase& c, const parallel::DistributedSetup& setup, std::int64_t num_microbatches) {
+  const model::CausalLMOptions options{
+      .dtype = c.dtype, .trainable = true, .decoder = {.activation_checkpointing = c.checkpointing, .dropout_seed = 5}};
+  if (c.vocab_size > 0) return parallel::CausalLM::from_config(spec_of(c), 3, setup, options, num_microbatches);
+  return parallel::CausalLM::from_pretrained(golden_directory(c.model), spec_of(c), setup, options, num_microbatches);
+}
+
+/// The same in this process alone.
+const Trajectory& alone(const TrainingCase& c, DType dtype) {
+  static std::map<std::string, Trajectory> known;
+  static const std::unique_ptr<comm::Backend> self = comm::self_backend();
+  TrainingCase single{
+      .model = c.model, .layout = "alone", .dtype = dtype, .packed = c.packed, .dropout = c.dropout, .vocab_size = c.vocab_size, .rows = c.rows};
+  if (!known.contains(single.name())) known.emplace(single.name(), run(single, *self));
+  return known.at(single.name());
+}
+
+double distance(const at::Tensor& a, const at::Tensor& b) {
+  return (a - b).abs().max().item<double>() / std::max(b.abs().max().item<double>(), 1e-30);
+}
+
+/// Largest difference of any tensor, relative to its largest element.
+double distance(const Tensors& a, const Tensors& b) {
+  double largest = a.size() == b.size() ? 0.0 : INFINITY;
+  for (const auto& [name, tensor] : b) largest = std::max(largest, distance(a.at(name), tensor));
+  return largest;
+}
+
+void expect_close(const Tensors& a, const Tensors& b, double tolerance) {
+  EXPECT_EQ(a.size(), b.size());
+  for (const auto& [name, tensor] : b) EXPECT_LE(distance(a.at(name), tensor), tolerance) << name;
+}
+
+double distance(const std::vector<double>& a, const std::vector<double>& b) {
+  double largest = 0.0;
+  for (std::size_t i = 0; i < b.size(); ++i) largest = std::max(largest, std::abs(a[i] - b[i]) / std::abs(b[i]));
+  return largest;
+}
+
+/// Root mean square: the largest of ten steps that go astray each in its own way says little.
+double mean_distance(const std::vector<double>& a, const std::vector<double>& b) {
+  double squares = 0.0;
+  for (std::size_t i = 0; i < b.size(); ++i) squares += std::pow((a[i] - b[i]) / b[i], 2);
+  return std::sqrt(squares / static_cast<double>(b.size()));
+}
+
+}  // namespace
+
+std::filesystem::path golden_directory(const std::string& model) {
+  const std::filesystem::path committed = test_data("goldens") / model;
+  return std::filesystem::exists(committed) ? committed : shared_data("goldens/" + model);
+}
+
+std::vector<std::string> golden_models() {
+  std::vector<std::string> names;
+  for (const char* name : {"llama_tied_llama3_rope", "qwen3", "gpt2", "gemma2", "phi3_longrope", "olmo2", "gemma3", "granite"})
+    if (std::filesystem::exists(golden_directory(name))) names.emplace_back(name);
+  return names;
+}
+
+std::string TrainingCase::name() const {
+  return fmt::format("{} {} accumulation {} checkpointing {} {}{}{}{}", model, layout, accumulation, static_cast<int>(checkpointing),
+                     to_string(dtype), packed ? " packed" : "", dropout ? " dropout" : "",
+                     vocab_size > 0 ? " vocabulary " + std::to_string(vocab_size) : "") +
+         (rows == 24 ? "" : fmt::format(" {} rows", rows));
+}
+
+Trajectory run(const TrainingCase& c, comm::Backend& backend, std::int64_t steps) {
+  const auto setup = parallel::DistributedSetup::build(backend, c.distributed);
+  const std::vector<data::Batch> parts = microbatches(*setup.mesh, c, spec_of(c).vocab_size);
+  parallel::CausalLM model = make_model(c, setup, static_cast<std::int64_t>(parts.size()));
+  optim::Optimizer optimizer(*model.model.store, {.betas = {0.9, 0.95}, .epsilon = 1e-6});
+  Trajectory result;
+  for (std::int64_t step = 0; step < steps; ++step) {
+    const train::StepResult done =
+        train::training_step(model, optimizer, parts, static_cast<std::uint64_t>(step), {.learning_rate = 1e-3, .weight_decay = 0.1}, 1.0);
+    result.losses.push_back(done.gradients.loss);
+    result.norms.push_back(done.gradient_norm);
+    if (step == 0) result.gradients = copies(parallel::whole_gradients(model));
+  }
+  result.weights = copies(parallel::whole_weights(model));
+  return result;
+}
+
+void expect_parity(const TrainingCase& c) {
+  SCOPED_TRACE(c.name());
+  const Trajectory result = run(c, backend());
+  if (c.dtype != DType::BF16) {
+    const Trajectory& expected = alone(c, c.dtype);
+    const double tolerance = c.dtype == DType::F64 ? 1e-9 : 1e-5;
+    expect_close(result.gradients, expected.gradients, tolerance);
+    EXPECT_LE(distance(result.losses, expected.losses), tolerance);
+    EXPECT_LE(distance(result.norms, expected.norms), tolerance);
+    expect_close(result.weights, expected.weights, c.dtype == DType::F64 ? tolerance : c.weight_tolerance);
+    return;
+  }
+  // Rounding to bf16 moves everything: no further from the truth than one process is.
+  const Trajectory &truth = alone(c, DType::F64), &one = alone(c, DType::BF16);
+  const double half_step = 0x1p-9;
+  // Ten steps of bf16 go astray each in its own way: norms by half a percent and more, whichever way the work is split.
+  const double astray = 0x1p-6;
+  EXPECT_LE(distance(result.gradients, truth.gradients), 1.5 * distance(one.gradients, truth.gradients));
+  EXPECT_LE(mean_distance(result.losses, truth.losses), std::max(1.5 * mean_distance(one.losses, truth.losses), half_step));
+  EXPECT_LE(mean_distance(result.norms, truth.norms), std::max(1.5 * mean_distance(one.norms, truth.norms), astray));
+}
+
+void expect_parity(const std::vector<TrainingCase>& cases) {
+  for (const TrainingCase& c : cases) expect_parity(c);
+  if (backend().rank() == 0) fmt::print("{} compositions over {} ranks\n", cases.size(), backend().world_size());
+}
+
+std::vector<TrainingCase> sample(std::vector<TrainingCase> cases, std::size_t count) {
+  std::mt19937 random(static_cast<unsigned>(backend().world_size()));
+  std::shuffle(cases.begin(), cases.end(), random);
+  cases.resize(std::min(cases.size(), count));
+  return cases;
+}
+
+}  // namespace tessera::test

@@ -1,0 +1,81 @@
+#include "tessera/parallel/tensor/plan.h"
+
+#include <gmock/gmock.h>
+
+#include "tessera/model/config.h"
+
+namespace tessera::parallel {
+namespace {
+
+using testing::AllOf;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+model::ModelSpec llama(bool tied = false) {
+  return model::model_spec_from_json(Json{{"model_type", "llama"},
+                                          {"vocab_size", 60},
+                                          {"hidden_size", 32},
+                                          {"intermediate_size", 40},
+                                          {"num_hidden_layers", 2},
+                                          {"num_attention_heads", 8},
+                                          {"num_key_value_heads", 4},
+                                          {"tie_word_embeddings", tied}},
+                                     "a test");
+}
+
+struct Result {
+  TensorPlan plan;
+  std::vector<std::string> problems;
+};
+
+Result read(const std::map<std::string, std::string>& tp_plan, const model::ModelSpec& spec = llama(), bool sequence_parallel = false) {
+  ProblemList problems;
+  Result result{tensor_plan(tp_plan, spec, sequence_parallel, "r.yaml:3", problems), {}};
+  for (const Problem& problem : problems.problems()) result.problems.push_back(problem.what);
+  return result;
+}
+
+TEST(TensorPlan, CutsEverythingUnlessTold) { EXPECT_EQ(read({}).plan, TensorPlan()); }
+
+TEST(TensorPlan, ReadsHuggingFacesOwn) {
+  const Result result = read({{"layers.*.self_attn.q_proj", "colwise"},
+                              {"layers.*.self_attn.k_proj", "colwise"},
+                              {"layers.*.self_attn.v_proj", "colwise"},
+                              {"layers.*.self_attn.o_proj", "rowwise"},
+                              {"model.layers.*.mlp.gate_proj", "colwise_gather_output"},
+                              {"model.layers.*.mlp.up_proj", "colwise_gather_output"},
+                              {"model.layers.*.mlp.down_proj", "rowwise_split_input"},
+                              {"lm_head", "colwise_rep"}});
+  EXPECT_THAT(result.problems, IsEmpty());
+  EXPECT_EQ(result.plan, (TensorPlan{.attention = true, .feed_forward = true, .embedding = false, .head = true}));
+}
+
+TEST(TensorPlan, WhatIsNotNamedIsWhole) {
+  EXPECT_EQ(read({{"model.embed_tokens", "rowwise"}}).plan,
+            (TensorPlan{.attention = false, .feed_forward = false, .embedding = true, .head = false}));
+  EXPECT_EQ(read({{"model.norm", "replicate"}}).plan, (TensorPlan{.attention = false, .feed_forward = false, .embedding = false, .head = false}));
+}
+
+TEST(TensorPlan, ReportsEveryMistake) {
+  EXPECT_THAT(read({{"layers.*.self_attn.q", "colwise"}, {"lm_head", "diagonal"}, {"model.norm", "sequence_parallel"}}).problems,
+              AllOf(Contains(HasSubstr("\"layers.*.self_attn.q\" matches no module")), Contains(HasSubstr("\"diagonal\" is an unknown style")),
+                    Contains(HasSubstr("sequence_parallel does not go with sequence_parallel: false"))));
+  EXPECT_THAT(read({{"layers.*.self_attn.q_proj", "colwise"}}).problems, ElementsAre(HasSubstr("not cut together")));
+  EXPECT_THAT(read({{"layers.*.mlp.down_proj", "colwise"}}).problems, ElementsAre(HasSubstr("gate, up and down are not cut together")));
+  EXPECT_THAT(read({{"model.layers.0.mlp.*_proj", "colwise"}}).problems, ElementsAre(HasSubstr("not cut together")));
+  EXPECT_THAT(read({{"lm_head", "colwise"}}, llama(true)).problems, ElementsAre(HasSubstr("only one of them is cut")));
+  EXPECT_THAT(read({{"model.norm", "sequence_parallel"}}, llama(), true).problems, IsEmpty());
+}
+
+TEST(TensorPlan, IsPrinted) {
+  const std::vector<std::string> lines = describe({.feed_forward = false}, llama(), 8, true);
+  EXPECT_THAT(lines, Contains(AllOf(HasSubstr("model.layers.*.self_attn.k_proj"), HasSubstr("colwise: 1 of 8 heads (keys and values: 1 of 4)"))));
+  EXPECT_THAT(lines, Contains(AllOf(HasSubstr("model.layers.*.mlp.down_proj"), HasSubstr("replicate"))));
+  EXPECT_THAT(lines, Contains(AllOf(HasSubstr("model.layers.*.input_layernorm"), HasSubstr("sequence_parallel"))));
+  EXPECT_THAT(lines, Contains(AllOf(HasSubstr("model.embed_tokens"), HasSubstr("vocabulary: 8 of 60 tokens"))));
+}
+
+}  // namespace
+}  // namespace tessera::parallel
