@@ -81,6 +81,14 @@ TEST_F(Check, MemoryIsThatOfOneRank) {
   EXPECT_EQ(memory({"--nproc-per-node", "4", "--distributed.strategy=ddp"}), alone);
 }
 
+TEST_F(Check, ShowsHowModulesAreSplit) {
+  const auto result = check({"--nproc-per-node", "2", "--distributed.tp_size=2", "--plans"});
+  EXPECT_EQ(result.status, 0) << result.error;
+  EXPECT_THAT(result.output, AllOf(HasSubstr("tensor plan over 2 ranks"), HasSubstr("attn.c_attn"), HasSubstr("colwise: 2 of 4 heads")));
+  const auto wrong = check({"--nproc-per-node", "2", "--distributed.tp_size=2", "--distributed.tp_plan={lm_hat: colwise}"});
+  EXPECT_THAT(wrong.error, HasSubstr("distributed.tp_plan: \"lm_hat\" matches no module"));
+}
+
 TEST_F(Check, EveryMistakeIsReportedAtOnce) {
   const auto result = check({"--nproc-per-node", "5", "--distributed.dp_size=4", "--distributed.dp_replicate_size=2", "--distributed.tp_size=3",
                              "--distributed.ep_size=7"});

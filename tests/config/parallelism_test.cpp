@@ -171,6 +171,17 @@ TEST(Heads, AreWhole) {
               ElementsAre(AllOf(HasSubstr("4 does not divide num_key_value_heads (6)"), HasSubstr("use 1, 2, 3, 6 or 12"))));
 }
 
+TEST(Parallelism, OnlyInputsOfBlocksThatRunAgainAreOffloaded) {
+  const auto problems_with = [](ActivationCheckpointing checkpointing) {
+    ProblemList problems;
+    validate_parallelism({.activation_checkpointing = checkpointing, .offload_activations = true}, 1, nullptr, problems);
+    return problems.problems().size();
+  };
+  EXPECT_EQ(problems_with(ActivationCheckpointing::Off), 1U);
+  EXPECT_EQ(problems_with(ActivationCheckpointing::Selective), 1U);
+  EXPECT_EQ(problems_with(ActivationCheckpointing::Full), 0U);
+}
+
 TEST(Heads, TheFeedForwardIsCutEvenly) {
   EXPECT_THAT(violations({.sizes = {.tp_size = 4}}, {8, 8, 30}),
               ElementsAre("distributed.tp_size: 4 does not divide intermediate_size (30); use 1 or 2"));

@@ -126,7 +126,10 @@ RANKS_TEST(SplitParity, OverlappedChunks, 2, 4) {
 RANKS_TEST(SplitParity, Dropout, 2, 4) {
   for (TrainingCase c : splits("gpt2")) {
     c.dropout = true;
-    expect_parity(c);
+    for (const DType dtype : {DType::F32, DType::F64}) {
+      c.dtype = dtype;
+      expect_parity(c);
+    }
   }
 }
 
@@ -149,6 +152,10 @@ TrainingCase random_case(int number) {
   c.checkpointing = one_of(std::array{ActivationCheckpointing::None, ActivationCheckpointing::Full, ActivationCheckpointing::Selective});
   if (c.distributed.strategy == config::Strategy::MegatronFsdp && c.checkpointing == ActivationCheckpointing::Selective)
     c.checkpointing = ActivationCheckpointing::Full;
+  if (c.checkpointing == ActivationCheckpointing::Full && one_of(std::array{false, true})) {
+    c.distributed.activation_checkpointing = config::ActivationCheckpointing::Full;
+    c.distributed.offload_activations = true;
+  }
   c.packed = one_of(std::array{false, true});
   c.dropout = one_of(std::array{false, false, true});
   c.vocab_size = one_of(std::array{0, 0, 323});

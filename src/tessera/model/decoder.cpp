@@ -117,11 +117,18 @@ Decoder::Hidden Decoder::hidden(ops::Tape& tape, const Inputs& inputs, std::uint
   for (std::size_t layer = 0; layer < blocks_.size(); ++layer) {
     const auto run = [this, layer, call](ops::Tape& inner, const ops::Variable& input) { return block(inner, input, layer, call); };
     UnitScope unit(unit_hooks_, tape, static_cast<std::int64_t>(layer) + 1);
-    x = options_.activation_checkpointing == ActivationCheckpointing::Full ? ops::checkpoint(tape, x, run) : run(tape, x);
+    x = again(tape, x, run);
     unit.leave();
   }
   UnitScope head_unit(unit_hooks_, tape, static_cast<std::int64_t>(blocks_.size()) + 1);
   return {norm(tape, x, final_norm_, final_norm_bias_), head_unit};
+}
+
+ops::Variable Decoder::again(ops::Tape& tape, const ops::Variable& input,
+                             const std::function<ops::Variable(ops::Tape&, const ops::Variable&)>& block) const {
+  if (options_.activation_checkpointing != ActivationCheckpointing::Full) return block(tape, input);
+  if (seams_.activation_pool == nullptr) return ops::checkpoint(tape, input, block);
+  return ops::checkpoint(tape, input, block, *seams_.activation_pool);
 }
 
 ops::Variable Decoder::embed(ops::Tape& tape, const Call& call) const {

@@ -10,6 +10,7 @@
 #include "tessera/model/parameter_store.h"
 #include "tessera/model/seams.h"
 #include "tessera/model/spec.h"
+#include "tessera/ops/activation_pool.h"
 #include "tessera/ops/linear_cross_entropy.h"
 #include "tessera/ops/tape.h"
 
@@ -29,6 +30,8 @@ struct DecoderSeams {
   std::unique_ptr<Attention> attention = local_attention();
   std::unique_ptr<Projections> projections = local_projections();
   std::int64_t first_head = 0;  ///< number of this rank's first query head in the whole model
+  /// Where the inputs of blocks that run again wait (ActivationCheckpointing::Full); null: where they are.
+  std::unique_ptr<ops::ActivationPool> activation_pool = nullptr;
 };
 
 /// Every decoder-only model Tessera knows, driven by its ModelSpec. Single-process code: whatever splits the work stands behind the seams.
@@ -68,6 +71,8 @@ class Decoder {
   struct Call;
 
   ops::Variable embed(ops::Tape& tape, const Call& call) const;
+  /// The block, recorded as activation checkpointing says.
+  ops::Variable again(ops::Tape& tape, const ops::Variable& input, const std::function<ops::Variable(ops::Tape&, const ops::Variable&)>& block) const;
   ops::Variable norm(ops::Tape& tape, const ops::Variable& input, ops::Parameter* weight, ops::Parameter* bias) const;
   ops::Variable block(ops::Tape& tape, const ops::Variable& input, std::size_t layer, const std::shared_ptr<const Call>& call) const;
   ops::Variable normalize_heads(ops::Tape& tape, const ops::Variable& query_key_value, std::size_t layer) const;

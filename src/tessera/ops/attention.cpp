@@ -191,7 +191,8 @@ at::Tensor weight_factors(const cpu::AttentionShape& shape, double probability, 
                                             static_cast<std::uint64_t>(shape.head_start + head),
                                             static_cast<std::uint64_t>(shape.query_start + token)));
       }
-  return dropout_factors(keys, shape.key_length, probability, options).view({shape.batch, shape.heads, shape.query_length, shape.key_length});
+  return dropout_factors(keys, shape.key_length, probability, options, shape.key_start)
+      .view({shape.batch, shape.heads, shape.query_length, shape.key_length});
 }
 
 Logits masked_logits(const at::Tensor& query_BHTC, const at::Tensor& key_BHSC, const cpu::AttentionShape& shape, const AttentionOptions& options) {

@@ -6,6 +6,8 @@
 #include <optional>
 #include <utility>
 
+#include "tessera/ops/activation_pool.h"
+
 namespace tessera::ops {
 
 void GradientSlot::add_owned(at::Tensor gradient) {
@@ -68,7 +70,11 @@ class Segment {
     return run_(tape, {input_.value, nullptr, nullptr}).value;
   }
 
+  /// The input waits elsewhere until it is needed.
+  void keep_input_in(ActivationPool& pool) { fetch_ = pool.keep(std::exchange(input_.value, at::Tensor())); }
+
   at::Tensor output() {
+    if (fetch_) input_.value = std::exchange(fetch_, nullptr)();
     if (differentiated_) return forward();  // a deferred weight gradient
     if (!tape_) output_ = run_(tape_.emplace(), input_);
     return output_.value;
@@ -84,23 +90,34 @@ class Segment {
 
  private:
   Variable input_;
+  std::function<at::Tensor()> fetch_;
   std::function<Variable(Tape&, const Variable&)> run_;
   std::optional<Tape> tape_;
   Variable output_;
   bool differentiated_ = false;
 };
 
-}  // namespace
-
-Variable checkpoint(Tape& tape, const Variable& input, const std::function<Variable(Tape&, const Variable&)>& segment) {
+/// `pool`: where the input waits; null: it stays.
+Variable recorded_again(Tape& tape, const Variable& input, const std::function<Variable(Tape&, const Variable&)>& segment, ActivationPool* pool) {
   if (!tape.recording()) return segment(tape, input);
   const auto again = std::make_shared<Segment>(input, segment);
   Variable output = tape.variable(again->forward());
+  if (pool != nullptr) again->keep_input_in(*pool);
   output.rebuild = [again] { return again->output(); };
   tape.record([again, slot = output.gradient] {
     if (!slot->empty()) again->backward(*slot);
   });
   return output;
+}
+
+}  // namespace
+
+Variable checkpoint(Tape& tape, const Variable& input, const std::function<Variable(Tape&, const Variable&)>& segment) {
+  return recorded_again(tape, input, segment, nullptr);
+}
+
+Variable checkpoint(Tape& tape, const Variable& input, const std::function<Variable(Tape&, const Variable&)>& segment, ActivationPool& pool) {
+  return recorded_again(tape, input, segment, &pool);
 }
 
 }  // namespace tessera::ops

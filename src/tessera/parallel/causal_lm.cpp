@@ -11,9 +11,13 @@
 namespace tessera::parallel {
 namespace {
 
+/// Of activations in host memory, per rank.
+constexpr std::int64_t kMostHostBytes = std::int64_t{64} << 30;
+
 /// What this rank computes of every layer, and whom it asks for the rest.
 model::LayerShare layer_share(const model::ModelSpec& spec, const DistributedSetup& setup, const TensorShare& tensor) {
   model::LayerShare share;
+  if (setup.strategy.offload_activations) share.seams.activation_pool = std::make_unique<ops::ActivationPool>(kMostHostBytes);
   if (setup.mesh->size(mesh::Axis::Context) > 1)
     share.seams.attention = context_parallel_attention(setup.communicators->get(mesh::Axis::Context), setup.strategy.cp_attention);
   if (tensor.size == 1) return share;

@@ -110,7 +110,7 @@ Keys<D> common_keys() {
       axis("ep_size", &ParallelismSizes::ep_size),
       field("sequence_parallel", &D::sequence_parallel),
       activation_checkpointing(),
-      field_refused_unless("offload_activations", &D::offload_activations, false, kYet, "activations stay in memory"),
+      field("offload_activations", &D::offload_activations),
       choice("cp_attention", &D::cp_attention,
              Choices<CpAttention>{{"ring", CpAttention::Ring}, {"allgather", CpAttention::AllGather}, {"all_to_all", CpAttention::AllToAll}}),
       section("pipeline", &D::pipeline, pipeline_keys()),
