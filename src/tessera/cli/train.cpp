@@ -19,6 +19,10 @@ namespace tessera::cli {
 namespace {
 
 void print_summary(const train::RunSummary& s) {
+  if (s.first_step == s.last_step) {
+    fmt::print("steps         none: {} of {} were done before\n", s.first_step, s.total_steps);
+    return;
+  }
   fmt::print("steps         {} to {} of {}\n", s.first_step + 1, s.last_step, s.total_steps);
   fmt::print("loss          {:.4f} -> {:.4f}\n", s.first_loss, s.last_loss);
   if (s.validation_loss) fmt::print("validation    {:.4f}\n", *s.validation_loss);
@@ -80,7 +84,7 @@ Command add_train(CLI::App& program) {
   parser->add_flag("--check-collectives", options->check_collectives,
                    "For debugging: before each operation between ranks, compare what they issue, and say so when it differs");
   parser->footer(
-      "SIGINT and SIGTERM end the current step, save a checkpoint and exit with 0, on all ranks; --checkpoint.restore_from LATEST goes on from it.\n"
+      "SIGINT and SIGTERM end the current step, save a checkpoint and exit with 0, on all ranks; the same command goes on from it.\n"
       "When a rank dies, all end.\n\nexample:\n"
       "  tessera train examples/quickstart/finetune.yaml --optimizer.lr 1e-4 --step_scheduler.max_steps=20\n"
       "  tessera train examples/quickstart/finetune.yaml --nproc-per-node 2 --log-dir logs\n"
