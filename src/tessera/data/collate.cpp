@@ -32,14 +32,16 @@ void check_sample(const Sample& sample) {
                  "document starts ascend from 0 inside the sample");
 }
 
-/// [length]: counts from 0 in each document.
+/// [length]: counts from 0 in each document; 0 in the padding, which may reach beyond the model's context.
 void append_position_ids(const Sample& sample, std::int64_t length, std::vector<std::int64_t>& position_ids) {
+  const auto end = position_ids.size() + static_cast<std::size_t>(length);
   auto next_start = sample.document_starts.begin();
   std::int64_t start = 0;
-  for (std::int64_t t = 0; t < length; ++t) {
+  for (std::int64_t t = 0; t < length_of(sample); ++t) {
     if (next_start != sample.document_starts.end() && *next_start == t) start = *next_start++;
     position_ids.push_back(t - start);
   }
+  position_ids.resize(end, 0);
 }
 
 void append_row(const Sample& sample, const CollateOptions& options, Batch& batch) {
