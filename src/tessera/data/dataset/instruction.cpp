@@ -20,7 +20,9 @@ struct Affixes {
   std::size_t after = 0;
 };
 
-Affixes affixes_of(const Tokens& with_special, const Tokens& bare) {
+/// They do not depend on the text: a short one tells.
+Affixes affixes_of(const Tokenizer& tokenizer) {
+  const Tokens with_special = tokenizer.encode("a", true), bare = tokenizer.encode("a", false);
   const auto found = std::search(with_special.begin(), with_special.end(), bare.begin(), bare.end());
   if (found == with_special.end()) return {};
   const auto before = static_cast<std::size_t>(found - with_special.begin());
@@ -218,7 +220,7 @@ Sample prompt_completion_sample(std::string_view prompt, std::string_view answer
                                 const std::string& where) {
   const std::string text = std::string(prompt).append(answer);
   Tokens tokens = context.tokenizer->encode(text, true);
-  const Affixes affixes = affixes_of(tokens, context.tokenizer->encode(text, false));
+  const Affixes affixes = affixes_of(*context.tokenizer);
   std::vector<bool> learn(tokens.size(), true);
   if (options.answer_only_loss_mask) {
     const std::size_t prompt_length = affixes.before + context.tokenizer->encode(prompt, false).size();
