@@ -12,11 +12,11 @@ namespace tessera::data {
 
 /// What the samples of a dataset are like, from at most so many of them, spread evenly.
 struct DatasetSummary {
-  std::int64_t num_samples = 0;       ///< of the dataset
-  std::int64_t num_measured = 0;      ///< looked at
-  std::int64_t num_tokens = 0;        ///< of those
-  std::int64_t num_learnt = 0;        ///< labels of those that count
-  std::int64_t num_documents = 0;     ///< of those; more than samples where samples are packs
+  std::int64_t num_samples = 0;            ///< of the dataset
+  std::int64_t num_measured = 0;           ///< looked at
+  std::int64_t num_tokens = 0;             ///< of those
+  std::int64_t num_learnt = 0;             ///< labels of those that count
+  std::int64_t num_documents = 0;          ///< of those; more than samples where samples are packs
   std::vector<std::int64_t> lengths = {};  ///< tokens of each, ascending
 };
 DatasetSummary summarize(const Dataset& dataset, std::int64_t most, int num_threads);

@@ -79,6 +79,18 @@ TEST_F(RecordsTest, NamesWhatIsWrongInAnArray) {
   EXPECT_THAT(error_in("[1, 2]"), HasSubstr("holds a JSON number, not an object"));
 }
 
+TEST_F(RecordsTest, AFileThatShrinksIsAnErrorNotACrash) {
+  const Records records = records_of("{\"a\": 1}\n{\"a\": 2}\n");
+  std::filesystem::resize_file(directory_ / "data.jsonl", 3);
+  EXPECT_THAT(test::error_of([&] { records.record(1); }), HasSubstr("data.jsonl: the file has become shorter while it is in use"));
+}
+
+TEST_F(RecordsTest, AJsonFileMayBeOneObject) {
+  const Records records = records_of("{\n  \"a\": [1,\n 2]\n}\n", "one.json");
+  ASSERT_EQ(records.size(), 1);
+  EXPECT_EQ(records.record(0)["a"][1], 2);
+}
+
 TEST_F(RecordsTest, MissingFile) {
   EXPECT_THAT(test::error_of([&] { Records({directory_ / "none.jsonl"}); }), HasSubstr("none.jsonl"));
 }
