@@ -2,11 +2,12 @@
 #   bin/tessera                  finds its libraries relative to itself
 #   include/tessera, lib/*.a     headers and layers, for programs that build on Tessera
 #   lib/torch/{include,lib}      libtorch as the wheel lays it out, so that its own relative paths hold; lib/nvidia beside it when it came with CUDA
+#   lib/arrow                    libarrow and libparquet
 #   lib/cmake/Tessera            find_package(Tessera): targets Tessera::core, Tessera::model, …, and Tessera::tessera for all of them
 set(TESSERA_CMAKE_DESTINATION lib/cmake/Tessera)
 
 install(TARGETS tessera RUNTIME DESTINATION bin)
-set_target_properties(tessera PROPERTIES INSTALL_RPATH "$ORIGIN/../lib/torch/lib")
+set_target_properties(tessera PROPERTIES INSTALL_RPATH "$ORIGIN/../lib/torch/lib:$ORIGIN/../lib/arrow")
 
 # Every library target below a folder, except the carrier of the precompiled header.
 function(tessera_collect_libraries folder output)
@@ -33,8 +34,9 @@ target_include_directories(tessera_options INTERFACE $<INSTALL_INTERFACE:include
 target_compile_features(tessera_options INTERFACE $<INSTALL_INTERFACE:cxx_std_20>)
 # Defined by TesseraConfig.cmake, relative to the tree.
 target_link_libraries(tessera_torch INTERFACE $<INSTALL_INTERFACE:Tessera::libtorch>)
+target_link_libraries(tessera_arrow INTERFACE $<INSTALL_INTERFACE:Tessera::libarrow>)
 
-foreach(target tessera_tessera tessera_options tessera_torch ${TESSERA_LIBRARIES})
+foreach(target tessera_tessera tessera_options tessera_torch tessera_arrow ${TESSERA_LIBRARIES})
   string(REGEX REPLACE "^tessera_" "" exported ${target})
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${exported})
   install(TARGETS ${target} EXPORT TesseraTargets ARCHIVE DESTINATION lib)
@@ -51,6 +53,8 @@ install(DIRECTORY ${TESSERA_TORCH}/include DESTINATION lib/torch PATTERN "pybind
 if(TESSERA_TORCH_CUDA AND EXISTS ${TESSERA_TORCH}/../nvidia)
   install(DIRECTORY ${TESSERA_TORCH}/../nvidia DESTINATION lib FILES_MATCHING PATTERN "*.so" PATTERN "*.so.*")
 endif()
+
+install(PROGRAMS ${TESSERA_ARROW_RUNTIME} DESTINATION lib/arrow)
 
 include(CMakePackageConfigHelpers)
 set(TESSERA_TORCH_LIBRARIES c10 torch_cpu)

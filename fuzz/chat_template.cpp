@@ -11,6 +11,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     request.tools = {{{"type", "function"}, {"function", {{"name", "f"}}}}};
     request.add_generation_prompt = true;
     request.variables = {{"bos_token", "<s>"}};
-    tessera::data::render_chat_template(tessera::fuzz::text_of(data, size), request, "fuzz.jinja");
+    tessera::data::ChatTemplate(tessera::fuzz::text_of(data, size), "fuzz.jinja").render(request);
   });
 }

@@ -27,7 +27,7 @@ TEST(Collate, PadsToTheLongestSample) {
   EXPECT_EQ(batch.length, 3);
   EXPECT_THAT(batch.input_ids, ElementsAre(5, 6, 7, 8, 2, 2));
   EXPECT_THAT(batch.labels, ElementsAre(6, 7, -100, -100, -100, -100));
-  EXPECT_THAT(batch.position_ids, ElementsAre(0, 1, 2, 0, 1, 2));
+  EXPECT_THAT(batch.position_ids, ElementsAre(0, 1, 2, 0, 0, 0));
   EXPECT_THAT(batch.lengths, ElementsAre(3, 1));
   EXPECT_THAT(batch.numbers, ElementsAre(11, 12));
   EXPECT_THAT(batch.document_starts, IsEmpty());
@@ -54,7 +54,7 @@ TEST(Collate, PositionsRestartAtDocuments) {
   std::vector<Sample> samples = {sample_of({1, 2, 3, 4, 5}, 0), sample_of({6, 7}, 1)};
   samples[0].document_starts = {0, 2, 3};
   const Batch batch = collate(samples, {.pad_multiple = 6});
-  EXPECT_THAT(batch.position_ids, ElementsAre(0, 1, 0, 0, 1, 2, 0, 1, 2, 3, 4, 5));
+  EXPECT_THAT(batch.position_ids, ElementsAre(0, 1, 0, 0, 1, 0, 0, 1, 0, 0, 0, 0));
   EXPECT_THAT(batch.document_starts, ElementsAre(ElementsAre(0, 2, 3), ElementsAre(0)));
 }
 

@@ -64,6 +64,17 @@ std::vector<std::vector<std::int64_t>> steps_of(std::int64_t num_samples, Loader
   return steps;
 }
 
+TEST(Loader, StepsOfLikeLengthWhateverTheDataParallelSize) {
+  LoaderOptions options{.global_batch_size = 4, .local_batch_size = 1, .group_by_length = true};
+  const auto one = steps_of(20, options, {}, 10);
+  for (const auto& step : one) {
+    ASSERT_EQ(step.size(), 4U);
+    for (const std::int64_t number : step) EXPECT_EQ(number % 20 % 5, step.front() % 20 % 5);  // 4 samples of each length
+  }
+  options.dp_size = 2;
+  EXPECT_EQ(steps_of(20, options, {}, 10), one);
+}
+
 TEST(Loader, EverySampleOncePerEpoch) {
   Loader loader(counting(29), {.global_batch_size = 8, .local_batch_size = 2});
   EXPECT_EQ(loader.steps_per_epoch(), 4);

@@ -47,6 +47,23 @@ TEST(EpochOrder, ReachesABillionSamplesAtOnce) {
   EXPECT_EQ(seen.size(), 1000U);
 }
 
+TEST(SampleOrder, GroupsHoldSamplesOfLikeLength) {
+  const std::vector<std::int32_t> lengths = {5, 1, 9, 5, 7, 2, 8};
+  const auto groups = std::make_shared<LengthGroups>(group_by_length(lengths, 2));
+  EXPECT_EQ(groups->by_length, (std::vector<std::int64_t>{2, 6, 4, 0, 3, 5, 1}));
+  const std::set<std::vector<std::int64_t>> full = {{2, 6}, {4, 0}, {3, 5}};
+  std::set<std::vector<std::vector<std::int64_t>>> orders;
+  for (std::int64_t epoch = 0; epoch < 40; ++epoch) {
+    const SampleOrder order(groups, 7, true, 1, epoch);
+    std::vector<std::vector<std::int64_t>> steps;
+    for (std::int64_t step = 0; step < 3; ++step) steps.push_back({order[2 * step], order[2 * step + 1]});
+    EXPECT_EQ(std::set(steps.begin(), steps.end()), full);
+    EXPECT_EQ(order[6], 1);  // the group that is not full
+    orders.insert(steps);
+  }
+  EXPECT_EQ(orders.size(), 6U);  // all orders of three groups
+}
+
 /// Every order of five samples comes up about equally often over the epochs: chi-square with 119 degrees of freedom, 99.99 % point 185.
 TEST(EpochOrder, OrdersOfASmallDatasetAreEquallyLikely) {
   const int epochs = 24'000;

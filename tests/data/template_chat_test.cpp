@@ -16,7 +16,7 @@ std::string render(const std::string& text, OrderedJson variables = OrderedJson:
   ChatRequest request;
   request.messages = {{{"role", "user"}, {"content", "Hi"}}, {{"role", "assistant"}, {"content", "Hello"}}};
   request.variables = std::move(variables);
-  return render_chat_template(text, request, "t.jinja").text;
+  return ChatTemplate(text, "t.jinja").render(request).text;
 }
 
 std::string error(const std::string& text) {
@@ -99,10 +99,13 @@ TEST(ChatTemplate, StrangersCannotExhaustTheMachine) {
 TEST(ChatTemplate, GenerationBlocksMarkWhatTheAssistantSays) {
   ChatRequest request;
   request.messages = {{{"role", "user"}, {"content", "Hi"}}, {{"role", "assistant"}, {"content", "Hello"}}};
-  const RenderedChat chat = render_chat_template(
+  const ChatTemplate marked(
       "{% for m in messages %}<{{ m.role }}>{% if m.role == 'assistant' %}{% generation %}{{ m.content }}{% endgeneration %}{% else %}{{ m.content "
       "}}{% endif %}{% endfor %}",
-      request, "t");
+      "t");
+  EXPECT_TRUE(marked.marks_generation());
+  EXPECT_FALSE(ChatTemplate("{{ generation }}", "t").marks_generation());
+  const RenderedChat chat = marked.render(request);
   EXPECT_EQ(chat.text, "<user>Hi<assistant>Hello");
   ASSERT_EQ(chat.assistant_ranges.size(), 1);
   EXPECT_EQ(chat.text.substr(chat.assistant_ranges[0].first, chat.assistant_ranges[0].second - chat.assistant_ranges[0].first), "Hello");

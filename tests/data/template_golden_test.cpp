@@ -44,14 +44,14 @@ TEST(TemplateGolden, EqualsTransformers) {
     for (const auto& [name, expected] : renders.items()) {
       const ChatRequest request = request_of(golden["conversations"][name]);
       if (expected.contains("error")) {
-        const std::string error = error_of([&] { render_chat_template(text, request, file); });
+        const std::string error = error_of([&] { ChatTemplate(text, file).render(request); });
         const auto cause = expected["error"].get<std::string>();
         EXPECT_NE(error.find(file + ":"), std::string::npos) << error;
         EXPECT_NE(error.find(cause.substr(cause.find(": ") + 2)), std::string::npos) << file << " " << name << ": " << error << "\n" << cause;
         continue;
       }
       try {
-        EXPECT_EQ(render_chat_template(text, request, file).text, expected["text"].get<std::string>()) << file << " " << name;
+        EXPECT_EQ(ChatTemplate(text, file).render(request).text, expected["text"].get<std::string>()) << file << " " << name;
       } catch (const std::exception& error) {
         ADD_FAILURE() << file << " " << name << ": " << error.what();
       }

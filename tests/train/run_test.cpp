@@ -57,6 +57,21 @@ std::vector<std::string> names(const fs::path& directory) {
   return result;
 }
 
+/// Packs longer than the model's context: each document still fits into it.
+TEST(Train, TrainsOnPacks) {
+  for (const char* const strategy : {"thd", "neat"}) {
+    const TemporaryDirectory directory;
+    const RunSummary summary =
+        train_small(directory.path(), {"--packed_sequence.packed_sequence_size=96", std::string("--packed_sequence.packing_strategy=") + strategy,
+                                       "--step_scheduler.local_batch_size=1", "--step_scheduler.num_epochs=6"});
+    EXPECT_LT(summary.total_steps, 6 * 5) << strategy;  // of 11 without packing
+    EXPECT_LT(summary.last_loss, summary.first_loss) << strategy;
+  }
+  const TemporaryDirectory directory;
+  EXPECT_THAT(error_of([&] { train_small(directory.path(), {"--packed_sequence.packed_sequence_size=96"}); }),
+              HasSubstr("local_batch_size: 2 does not go with packed_sequence"));
+}
+
 TEST(Train, TrainsLogsValidatesAndSaves) {
   const TemporaryDirectory directory;
   const RunSummary summary = train_small(directory.path());

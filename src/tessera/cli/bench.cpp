@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "tessera/cli/bench_comm.h"
+#include "tessera/cli/bench_data.h"
 #include "tessera/cli/cli.h"
 #include "tessera/cli/dtype_option.h"
 #include "tessera/core/error.h"
@@ -152,7 +153,7 @@ CLI::App* add_bench_command(CLI::App& bench, const std::string& name, const std:
 
 Command add_bench(CLI::App& program) {
   const auto options = std::make_shared<Options>();
-  CLI::App* parser = program.add_subcommand("bench", "Measure training, generation and the ranks' communication");
+  CLI::App* parser = program.add_subcommand("bench", "Measure training, generation, data and the ranks' communication");
   parser->require_subcommand(1);
   CLI::App* train = add_bench_command(*parser, "train", "Training steps: tokens/s, memory, share of the matrix-product peak",
                                       "Model directory or config.json; weights are random", *options);
@@ -163,9 +164,12 @@ Command add_bench(CLI::App& program) {
                                          "Model directory, or config.json for random weights", *options);
   generate->add_option("--tokens", options->tokens, "Tokens to generate")->capture_default_str()->check(CLI::Range(2, 1 << 20));
   const Command comm = add_bench_comm(*parser);
+  const auto about_data = add_bench_data(*parser);
   parser->footer("example:\n  tessera bench train quickstart/SmolLM2-135M-Instruct --batch 4 --length 256 --dtype float32 --json");
-  const auto run = [train, comm, options] {
+  const auto run = [train, comm, about_data, options] {
     if (comm.parser->parsed()) return comm.run();
+    for (const auto& [data, run_data] : about_data)
+      if (data->parsed()) return run_data();
     return train->parsed() ? bench_train(*options) : bench_generate(*options);
   };
   return {parser, run, comm.ranks};

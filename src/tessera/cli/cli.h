@@ -30,6 +30,8 @@ Command add_verify(CLI::App& program);
 Command add_convert(CLI::App& program);
 Command add_inspect(CLI::App& program);
 Command add_tokenize(CLI::App& program);
+Command add_chat_template(CLI::App& program);
+Command add_data(CLI::App& program);
 Command add_bench(CLI::App& program);
 Command add_checkpoint(CLI::App& program);
 

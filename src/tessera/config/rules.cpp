@@ -60,24 +60,21 @@ class AbsentList {
  public:
   AbsentList(const LoadedRecipe& loaded, const Environment& environment) : loaded_(loaded), environment_(environment) {}
 
-  void check(const std::string& name, const std::string& path, std::string rule, std::string fix) {
-    if (name.empty() || !seen_.insert(name).second || find_on_disk(name, environment_)) return;
-    const bool hub = looks_like_hub_name(name);
-    problems_.push_back({where(loaded_.tree, path), path + ": " + name + (hub ? " is a Hub name and not on disk" : " is not on disk"),
-                         std::move(rule), hub ? std::move(fix) : "check the path; relative paths start at the working directory"});
-  }
-
   void check_model(const std::string& name, const std::string& path) {
-    check(name, path, "models are read from a directory or the local hub cache; nothing is downloaded",
-          "hf download " + name + " --local-dir DIR, and name DIR here");
+    if (name.empty() || !seen_.insert(name).second || find_on_disk(name, environment_)) return;
+    report(name, path, "models are read from a directory or the local hub cache; nothing is downloaded",
+           "hf download " + name + " --local-dir DIR, and name DIR here");
   }
 
   void check_data(const Dataset& dataset, const std::string& section) {
     const std::string path = section + "." + path_key(section);
     if (dataset.tokenizer) check_model(dataset.tokenizer->path, section + ".tokenizer");
+    if (dataset.kind == DatasetKind::MegatronPretraining) return;  // weights, prefixes and patterns: building the dataset tells more
     for (const std::string& name : dataset.paths) {
-      if (name.find_first_of("*?[") != std::string::npos) continue;
-      check(name, path, "data is read from files; nothing is downloaded", "download its files as JSONL and name them here");
+      if (name.find_first_of("*?[") != std::string::npos || !seen_.insert(name).second || find_data_on_disk(name, environment_)) continue;
+      if (looks_like_hub_name(name) && !is_offline(environment_)) continue;  // will be downloaded
+      report(name, path, "data is read from files, the local hub cache, or the hub",
+             "unset HF_HUB_OFFLINE, or elsewhere: hf download --repo-type dataset " + name + " --local-dir DIR, and name DIR here");
     }
   }
 
@@ -92,6 +89,12 @@ class AbsentList {
   std::vector<Problem> take() { return std::move(problems_); }
 
  private:
+  void report(const std::string& name, const std::string& path, std::string rule, std::string hub_fix) {
+    const bool hub = looks_like_hub_name(name);
+    problems_.push_back({where(loaded_.tree, path), path + ": " + name + (hub ? " is a Hub name and not on disk" : " is not on disk"),
+                         std::move(rule), hub ? std::move(hub_fix) : "check the path; relative paths start at the working directory"});
+  }
+
   const LoadedRecipe& loaded_;
   const Environment& environment_;
   std::set<std::string> seen_;

@@ -31,7 +31,7 @@ struct Batch {
   std::int64_t length = 0;
   std::vector<std::int64_t> input_ids = {};     ///< [rows, length]; the pad id after the real length
   std::vector<std::int64_t> labels = {};        ///< [rows, length]; `ignored_label` after the real length
-  std::vector<std::int64_t> position_ids = {};  ///< [rows, length]; 0, 1, 2, … and from 0 again at each document; counts on through the padding
+  std::vector<std::int64_t> position_ids = {};  ///< [rows, length]; 0, 1, 2, … and from 0 again at each document; 0 in the padding
   std::vector<std::int64_t> lengths = {};       ///< [rows]; real tokens in each row
   std::vector<std::int64_t> numbers = {};       ///< [rows]; `Sample::number`, or `filler_number`
   /// [rows] when any row holds several documents, else empty. Each row: ascending starts, the first 0, the last below its real length.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "tessera/core/error.h"
 
@@ -32,14 +33,17 @@ void check_sample(const Sample& sample) {
                  "document starts ascend from 0 inside the sample");
 }
 
-/// [length]: counts from 0 in each document.
+/// [length]: counts from 0 in each document; 0 in the padding, which may reach beyond the model's context.
 void append_position_ids(const Sample& sample, std::int64_t length, std::vector<std::int64_t>& position_ids) {
-  auto next_start = sample.document_starts.begin();
-  std::int64_t start = 0;
-  for (std::int64_t t = 0; t < length; ++t) {
-    if (next_start != sample.document_starts.end() && *next_start == t) start = *next_start++;
-    position_ids.push_back(t - start);
-  }
+  const auto row = static_cast<std::ptrdiff_t>(position_ids.size());
+  position_ids.resize(position_ids.size() + static_cast<std::size_t>(length), 0);
+  const auto count_up = [&](std::int64_t begin, std::int64_t end) {
+    std::iota(position_ids.begin() + row + begin, position_ids.begin() + row + end, std::int64_t{0});
+  };
+  const auto& starts = sample.document_starts;
+  if (starts.empty()) count_up(0, length_of(sample));
+  for (std::size_t document = 0; document < starts.size(); ++document)
+    count_up(starts[document], document + 1 < starts.size() ? starts[document + 1] : length_of(sample));
 }
 
 void append_row(const Sample& sample, const CollateOptions& options, Batch& batch) {

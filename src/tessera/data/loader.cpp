@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "tessera/core/error.h"
+#include "tessera/data/lengths.h"
 
 namespace tessera::data {
 namespace {
@@ -23,7 +24,7 @@ StepShape shape_of(const Dataset& dataset, const LoaderOptions& options) {
           .drop_last = options.drop_last};
 }
 
-Batch make_microbatch(const Dataset& dataset, const LoaderOptions& options, const EpochOrder& order, std::int64_t epoch, PositionRange positions) {
+Batch make_microbatch(const Dataset& dataset, const LoaderOptions& options, const SampleOrder& order, std::int64_t epoch, PositionRange positions) {
   if (positions.begin == positions.end) return filler_batch(options.collate);
   std::vector<Sample> samples;
   samples.reserve(static_cast<std::size_t>(positions.end - positions.begin));
@@ -40,8 +41,8 @@ Batch make_microbatch(const Dataset& dataset, const LoaderOptions& options, cons
 /// Steps planned ahead, their microbatches made by worker threads in any order and handed out in the planned one.
 class Loader::Pipeline {
  public:
-  Pipeline(std::shared_ptr<const Dataset> dataset, const LoaderOptions& options, DataPosition start)
-      : dataset_(std::move(dataset)), options_(options), shape_(shape_of(*dataset_, options)), next_position_(start) {
+  Pipeline(std::shared_ptr<const Dataset> dataset, const LoaderOptions& options, std::shared_ptr<const LengthGroups> groups, DataPosition start)
+      : dataset_(std::move(dataset)), options_(options), groups_(std::move(groups)), shape_(shape_of(*dataset_, options)), next_position_(start) {
     const std::lock_guard lock(mutex_);
     while (static_cast<std::int64_t>(steps_.size()) < std::max<std::int64_t>(1, options_.steps_ahead)) plan_one_more();
     for (int worker = 0; worker < std::max(1, options_.num_workers); ++worker) threads_.emplace_back([this](std::stop_token stop) { work(stop); });
@@ -69,7 +70,7 @@ class Loader::Pipeline {
  private:
   struct Step {
     StepPlan plan;
-    EpochOrder order;
+    SampleOrder order;
     std::vector<Batch> batches;
     std::int64_t num_assigned = 0;
     std::int64_t num_made = 0;
@@ -81,7 +82,7 @@ class Loader::Pipeline {
     const StepPlan plan = plan_step(shape_, next_position_);
     next_position_ = plan.after;
     steps_.push_back({.plan = plan,
-                      .order = EpochOrder(shape_.num_samples, options_.shuffle, options_.seed, plan.epoch),
+                      .order = SampleOrder(groups_, shape_.num_samples, options_.shuffle, options_.seed, plan.epoch),
                       .batches = std::vector<Batch>(static_cast<std::size_t>(plan.num_microbatches)),
                       .error = nullptr});
   }
@@ -119,6 +120,7 @@ class Loader::Pipeline {
 
   std::shared_ptr<const Dataset> dataset_;
   LoaderOptions options_;
+  std::shared_ptr<const LengthGroups> groups_;
   StepShape shape_;
   std::mutex mutex_;
   std::condition_variable_any wanted_;
@@ -134,13 +136,15 @@ Loader::Loader(std::shared_ptr<const Dataset> dataset, LoaderOptions options, Da
   TESSERA_ASSERT(options_.dp_rank >= 0 && options_.dp_rank < options_.dp_size, "the data-parallel rank lies inside its group");
   if (dataset_->size() == 0) throw UserError({"", "the dataset is empty: " + dataset_->description(), "training needs at least one sample", ""});
   check_step_shape(shape_of(*dataset_, options_));
+  if (options_.group_by_length)
+    groups_ = std::make_shared<LengthGroups>(group_by_length(sample_lengths(*dataset_, options_.num_workers), options_.global_batch_size));
   restore(start);
 }
 
 Loader::~Loader() = default;
 
 StepBatches Loader::next() {
-  if (!pipeline_) pipeline_ = std::make_unique<Pipeline>(dataset_, options_, position_);
+  if (!pipeline_) pipeline_ = std::make_unique<Pipeline>(dataset_, options_, groups_, position_);
   auto [batches, after] = pipeline_->take();
   position_ = after;
   return std::move(batches);

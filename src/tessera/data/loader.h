@@ -20,6 +20,8 @@ struct LoaderOptions {
   std::uint64_t seed = 42;
   bool shuffle = true;
   bool drop_last = false;
+  /// Steps of samples of like length (`LengthGroups`); construction then makes every sample once to learn its length.
+  bool group_by_length = false;
   CollateOptions collate = {};
   /// Threads that tokenise and collate ahead of training. What `next` returns does not depend on it.
   int num_workers = 1;
@@ -58,6 +60,7 @@ class Loader {
   class Pipeline;
   std::shared_ptr<const Dataset> dataset_;
   LoaderOptions options_;
+  std::shared_ptr<const LengthGroups> groups_;
   DataPosition position_;
   std::unique_ptr<Pipeline> pipeline_;
 };

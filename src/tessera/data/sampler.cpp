@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <utility>
 
 #include "tessera/core/error.h"
 
@@ -47,6 +49,25 @@ std::int64_t EpochOrder::operator[](std::int64_t position) const {
     cell = row * columns_ + column;
   } while (cell >= static_cast<std::uint64_t>(num_samples_));
   return static_cast<std::int64_t>(cell);
+}
+
+LengthGroups group_by_length(std::span<const std::int32_t> lengths, std::int64_t group_size) {
+  LengthGroups groups{.by_length = std::vector<std::int64_t>(lengths.size()), .group_size = group_size};
+  std::iota(groups.by_length.begin(), groups.by_length.end(), std::int64_t{0});
+  std::ranges::stable_sort(groups.by_length, std::greater<>(), [&](std::int64_t index) { return lengths[static_cast<std::size_t>(index)]; });
+  return groups;
+}
+
+SampleOrder::SampleOrder(std::shared_ptr<const LengthGroups> groups, std::int64_t num_samples, bool shuffle, std::uint64_t seed, std::int64_t epoch)
+    : groups_(std::move(groups)),
+      order_(groups_ ? std::max<std::int64_t>(1, num_samples / groups_->group_size) : num_samples, shuffle, seed, epoch) {}
+
+std::int64_t SampleOrder::operator[](std::int64_t position) const {
+  if (!groups_) return order_[position];
+  const std::int64_t group = position / groups_->group_size;
+  const bool is_full = (group + 1) * groups_->group_size <= std::ssize(groups_->by_length);
+  const std::int64_t shuffled = is_full ? order_[group] : group;
+  return groups_->by_length[static_cast<std::size_t>(shuffled * groups_->group_size + position % groups_->group_size)];
 }
 
 void check_step_shape(const StepShape& shape) {

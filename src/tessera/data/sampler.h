@@ -1,6 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
 
 #include "tessera/core/random.h"
 
@@ -22,6 +25,26 @@ class EpochOrder {
   std::uint64_t rows_;
   std::uint64_t columns_;
   CounterRandom random_;
+};
+
+/// Samples of like length stand together (group_by_length): all samples by descending length are cut into groups of one optimizer step, and an epoch
+/// shuffles the groups; a last group that is not full stays last. Nothing depends on the data-parallel size.
+struct LengthGroups {
+  std::vector<std::int64_t> by_length;  ///< sample indices, longest first; equal lengths in the dataset's order
+  std::int64_t group_size = 1;
+};
+LengthGroups group_by_length(std::span<const std::int32_t> lengths, std::int64_t group_size);
+
+/// Which sample stands where in an epoch: EpochOrder of the samples, or of their groups.
+class SampleOrder {
+ public:
+  /// `groups` may be null.
+  SampleOrder(std::shared_ptr<const LengthGroups> groups, std::int64_t num_samples, bool shuffle, std::uint64_t seed, std::int64_t epoch);
+  std::int64_t operator[](std::int64_t position) const;
+
+ private:
+  std::shared_ptr<const LengthGroups> groups_;
+  EpochOrder order_;
 };
 
 /// How the samples of a step are shared out. The samples of one optimizer step stand next to each other in the epoch's order, so what a step sees

@@ -11,9 +11,12 @@ namespace {
 
 template <class Id>
 void check(std::span<const Id> ids, std::int64_t vocab_size, const std::string& where) {
-  if (ids.empty()) return;
-  const auto [least, largest] = std::minmax_element(ids.begin(), ids.end());  // without branches: whole datasets pass through here
-  const std::int64_t wrong = *least < 0 ? *least : *largest;
+  Id least = 0, largest = 0;
+  for (const Id id : ids) {  // without branches: whole datasets pass through here
+    least = std::min(least, id);
+    largest = std::max(largest, id);
+  }
+  const std::int64_t wrong = least < 0 ? least : largest;
   if (wrong >= 0 && wrong < vocab_size) return;
   throw UserError({where, fmt::format("token id {} is outside the model's vocabulary of {}", wrong, vocab_size),
                    "every token needs a row of the embedding", "use the tokenizer that belongs to the model"});

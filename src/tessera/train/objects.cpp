@@ -10,6 +10,7 @@
 #include "tessera/core/error.h"
 #include "tessera/core/logging.h"
 #include "tessera/data/dataset/build.h"
+#include "tessera/data/packing.h"
 #include "tessera/data/template/chat.h"
 #include "tessera/data/tokenizer/tokenizer.h"
 #include "tessera/formats/huggingface.h"
@@ -59,14 +60,30 @@ std::optional<data::Tokenizer> find_tokenizer(const config::Recipe& recipe, cons
   const std::optional<config::Tokenizer>& named = dataset.tokenizer ? dataset.tokenizer : recipe.tokenizer;
   if (named && !named->path.empty()) return data::load_tokenizer(on_disk(named->path, environment, "the tokenizer"));
   const bool has_own_tokens = dataset.kind == config::DatasetKind::MockIterable || dataset.kind == config::DatasetKind::MockUnpacked ||
-                              dataset.kind == config::DatasetKind::MockPacked;
+                              dataset.kind == config::DatasetKind::MockPacked || dataset.kind == config::DatasetKind::Nanogpt ||
+                              dataset.kind == config::DatasetKind::MegatronPretraining;
   if (has_own_tokens || !plan.directory) return std::nullopt;
   return data::load_tokenizer(*plan.directory);
 }
 
-data::ChatRenderer chat_renderer(const std::optional<data::Tokenizer>& tokenizer) {
-  if (!tokenizer || !tokenizer->chat_template()) return nullptr;
-  return [tokenizer](const OrderedJson& messages) { return data::render_chat(*tokenizer, messages, false); };
+/// The dataset's template (a file, or the template itself), else the tokenizer's.
+std::optional<data::ChatTemplate> find_chat_template(const config::Dataset& dataset, const std::optional<data::Tokenizer>& tokenizer) {
+  const std::string& named = dataset.chat_template;
+  if (named.find("{%") != std::string::npos || named.find("{{") != std::string::npos) return data::ChatTemplate(named, "dataset.chat_template");
+  if (!named.empty()) return data::load_chat_template(named);
+  if (!tokenizer || !tokenizer->chat_template()) return std::nullopt;
+  return data::chat_template_of(*tokenizer);
+}
+
+/// Training data as packs when the recipe asks for it. AutoModel's `thd` always leaves out what is too long; `neat` only when told to.
+std::shared_ptr<const data::Dataset> packed(std::shared_ptr<const data::Dataset> dataset, const config::PackedSequence& packing, int num_threads) {
+  if (packing.packed_sequence_size == 0) return dataset;
+  const bool in_order = packing.packing_strategy == config::PackingStrategy::Thd;
+  const data::PackingOptions options{.size = packing.packed_sequence_size,
+                                     .strategy = in_order ? data::PackingStrategy::InOrder : data::PackingStrategy::Balanced,
+                                     .max_packs = packing.max_packs,
+                                     .drop_long = in_order || packing.drop_long_samples.value_or(false)};
+  return std::make_shared<data::PackedDataset>(std::move(dataset), options, num_threads);
 }
 
 struct LoaderRequest {
@@ -77,28 +94,50 @@ struct LoaderRequest {
   bool training = true;
 };
 
-std::unique_ptr<data::Loader> make_loader(const config::Recipe& recipe, const ModelPlan& plan, const config::Environment& environment,
-                                          const LoaderRequest& request) {
-  const std::optional<data::Tokenizer> tokenizer = find_tokenizer(recipe, request.dataset, plan, environment);
-  const data::DatasetContext context{.tokenizer = tokenizer,
-                                     .render_chat = chat_renderer(tokenizer),
+/// Megatron's samples are shuffled already, unless the recipe asks for another order every epoch.
+bool shuffles(const LoaderRequest& request) {
+  if (request.dataset.kind == config::DatasetKind::MegatronPretraining) return request.dataloader.dataloader_type == config::MegatronOrder::Cyclic;
+  return request.training;
+}
+
+std::optional<std::int64_t> num_samples_drawn(const config::Recipe& recipe, bool training) {
+  if (!training || !recipe.step_scheduler.max_steps) return std::nullopt;
+  return *recipe.step_scheduler.max_steps * recipe.step_scheduler.global_batch_size;
+}
+
+RecipeData make_data(const config::Recipe& recipe, const ModelPlan& plan, const config::Environment& environment, const config::Dataset& options,
+                     const std::string& section, bool training) {
+  RecipeData data{.dataset = nullptr, .tokenizer = find_tokenizer(recipe, options, plan, environment)};
+  const data::DatasetContext context{.tokenizer = data.tokenizer,
+                                     .chat_template = find_chat_template(options, data.tokenizer),
                                      .context_length = plan.spec.max_position_embeddings,
                                      .vocab_size = plan.spec.vocab_size,
-                                     .num_threads = at::get_num_threads()};
-  std::shared_ptr<const data::Dataset> dataset = data::build_dataset(request.dataset, context, request.section);
-  log::note("{}: {}", request.section, dataset->description());
+                                     .num_threads = at::get_num_threads(),
+                                     .environment = environment,
+                                     .validation = !training,
+                                     .num_samples = num_samples_drawn(recipe, training)};
+  data.dataset = data::build_dataset(options, context, section);
+  if (training) data.dataset = packed(std::move(data.dataset), recipe.packed_sequence, context.num_threads);
+  return data;
+}
+
+std::unique_ptr<data::Loader> make_loader(const config::Recipe& recipe, const ModelPlan& plan, const config::Environment& environment,
+                                          const LoaderRequest& request) {
+  RecipeData data = make_data(recipe, plan, environment, request.dataset, request.section, request.training);
+  log::note("{}: {}", request.section, data.dataset->description());
   const std::int64_t local = request.dataloader.batch_size.value_or(recipe.step_scheduler.local_batch_size);
   data::LoaderOptions options{.global_batch_size = request.training ? recipe.step_scheduler.global_batch_size : local * request.mesh.dp_size(),
                               .local_batch_size = local,
                               .dp_rank = request.mesh.dp_rank(),
                               .dp_size = request.mesh.dp_size(),
                               .seed = recipe.seed,
-                              .shuffle = request.dataloader.shuffle.value_or(request.training),
-                              .drop_last = request.training && request.dataloader.drop_last};
-  options.collate.pad_id = context.tokenizer ? context.tokenizer->special_tokens().pad.value_or(0) : 0;
+                              .shuffle = request.dataloader.shuffle.value_or(shuffles(request)),
+                              .drop_last = request.training && request.dataloader.drop_last,
+                              .group_by_length = request.dataloader.group_by_length};
+  options.collate.pad_id = data.tokenizer ? data.tokenizer->special_tokens().pad.value_or(0) : 0;
   options.collate.pad_multiple = request.dataloader.pad_seq_len_divisible.value_or(1);
   if (request.dataloader.num_workers > 0) options.num_workers = static_cast<int>(request.dataloader.num_workers);
-  return std::make_unique<data::Loader>(std::move(dataset), options);
+  return std::make_unique<data::Loader>(std::move(data.dataset), options);
 }
 
 std::int64_t total_steps(const config::StepScheduler& scheduler, std::int64_t steps_per_epoch) {
@@ -224,6 +263,12 @@ ModelPlan plan_model(const config::LoadedRecipe& loaded, const config::Environme
   if (recipe.loss_fn.logit_softcapping > 0.0) plan.spec.final_soft_cap = recipe.loss_fn.logit_softcapping;
   plan.dtype = recipe.model.torch_dtype.value_or(model::default_compute_dtype(plan.spec));
   return plan;
+}
+
+RecipeData build_recipe_data(const config::LoadedRecipe& loaded, const config::Environment& environment) {
+  const config::Recipe& recipe = loaded.recipe;
+  if (!recipe.dataset) throw UserError({config::where(loaded.tree, "dataset"), "the recipe has no dataset", "", ""});
+  return make_data(recipe, plan_model(loaded, environment), environment, *recipe.dataset, "dataset", true);
 }
 
 TrainingObjects build_objects(const config::LoadedRecipe& loaded, const config::Environment& environment, comm::Backend& backend) {

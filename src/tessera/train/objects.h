@@ -9,6 +9,7 @@
 #include "tessera/checkpoint/checkpoint.h"
 #include "tessera/config/recipe.h"
 #include "tessera/data/loader.h"
+#include "tessera/data/tokenizer/tokenizer.h"
 #include "tessera/optim/optimizer.h"
 #include "tessera/optim/schedule.h"
 #include "tessera/parallel/causal_lm.h"
@@ -25,6 +26,14 @@ struct ModelPlan {
 };
 /// UserError with everything wrong about it.
 ModelPlan plan_model(const config::LoadedRecipe& recipe, const config::Environment& environment);
+
+/// A recipe's training data as samples, packed when it asks for packs, and the tokenizer that made them (none for data that brings its own tokens).
+struct RecipeData {
+  std::shared_ptr<const data::Dataset> dataset;
+  std::optional<data::Tokenizer> tokenizer;
+};
+/// What `build_objects` trains on. UserError with everything wrong about it.
+RecipeData build_recipe_data(const config::LoadedRecipe& recipe, const config::Environment& environment);
 
 /// The recipe's word for it as the decoder's.
 model::ActivationCheckpointing to_model(config::ActivationCheckpointing value);

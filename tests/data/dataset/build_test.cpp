@@ -41,11 +41,23 @@ TEST_F(BuildTest, ColumnMapped) {
   EXPECT_THAT(error_of(options), HasSubstr("dataset: seq_length: 64 is longer than the model's context of 32"));
 }
 
-TEST_F(BuildTest, HubNamesAreRefused) {
+TEST_F(BuildTest, HubNamesAreLookedForInTheCache) {
   config::Dataset options;
   options.kind = config::DatasetKind::Squad;
   options.paths = {"rajpurkar/squad"};
-  EXPECT_THAT(error_of(options), HasSubstr("dataset: 'rajpurkar/squad' is a Hub name and not on disk"));
+  options.split = "validation";
+  context_.environment = [this](std::string_view name) -> std::optional<std::string> {
+    if (name == "HF_HOME") return directory_.path().string();
+    return name == "HF_HUB_OFFLINE" ? std::optional<std::string>("1") : std::nullopt;
+  };
+  EXPECT_THAT(error_of(options), HasSubstr("dataset: 'rajpurkar/squad' is a Hub name and not on disk, and HF_HUB_OFFLINE is set"));
+  const std::filesystem::path repository = directory_ / "hub/datasets--rajpurkar--squad";
+  std::filesystem::create_directories(repository / "snapshots/abc/plain_text");
+  std::filesystem::create_directories(repository / "refs");
+  test::write_file(repository / "refs/main", "abc");
+  test::write_file(repository / "snapshots/abc/plain_text/train-0.jsonl", "");
+  test::write_file(repository / "snapshots/abc/plain_text/validation-0.jsonl", R"({"context": "a", "question": "b", "answers": {"text": ["c"]}})");
+  EXPECT_EQ(build(options)->size(), 1);
 }
 
 TEST_F(BuildTest, Text) {
@@ -86,10 +98,63 @@ TEST_F(BuildTest, OnlyMockDataDoesWithoutTokenizer) {
   EXPECT_NO_THROW(build(options));
 }
 
-TEST_F(BuildTest, OtherKindsAreNotSupportedYet) {
+TEST_F(BuildTest, Conversations) {
   config::Dataset options;
-  options.kind = config::DatasetKind::HellaSwag;
-  EXPECT_THAT(error_of(options), HasSubstr("not supported yet"));
+  options.kind = config::DatasetKind::Chat;
+  options.paths = {
+      file("chat.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\"}]}\n{}\n")};
+  context_.chat_template = test::chatml();
+  EXPECT_THAT(error_of(options), HasSubstr("chat.jsonl:2: there is no list `messages`"));
+  options.skip_invalid_samples = true;
+  EXPECT_EQ(build(options)->size(), 1);
+}
+
+TEST_F(BuildTest, ShufflingComesBeforeTheSlice) {
+  std::string lines;
+  for (int i = 0; i < 50; ++i) lines += "{\"q\": \"" + std::to_string(i) + "\", \"a\": \"x\"}\n";
+  config::Dataset options;
+  options.paths = {file("a.jsonl", lines)};
+  options.column_mapping = {{"question", "q"}, {"answer", "a"}};
+  options.shuffle_seed = 3;
+  const auto whole = build(options);
+  options.split = "train[10:20]";
+  const auto slice = build(options);
+  ASSERT_EQ(slice->size(), 10);
+  EXPECT_EQ(slice->sample(0).input_ids, whole->sample(10).input_ids);
+}
+
+TEST_F(BuildTest, Megatron) {
+  config::Dataset options;
+  options.kind = config::DatasetKind::MegatronPretraining;
+  options.split = "50,50,0";
+  options.seq_length = 16;
+  options.paths = {test::test_data("data/megatron/a")};
+  context_.tokenizer.reset();
+  const auto training = build(options);
+  context_.validation = true;
+  EXPECT_NE(build(options)->sample(0).input_ids, training->sample(0).input_ids);
+  options.splits_to_build = {"train"};
+  EXPECT_EQ(build(options)->sample(0).input_ids, training->sample(0).input_ids);
+  options.splits_to_build = {"trian"};
+  EXPECT_THAT(error_of(options), HasSubstr("dataset: 'trian' is not a split"));
+  options.splits_to_build = {};
+  options.paths = {file("blend.json", "{\"valid\": [\"" + test::test_data("data/megatron/b").string() + "\"]}")};
+  EXPECT_GE(build(options)->sample(0).input_ids[0], 100000);
+  context_.validation = false;
+  EXPECT_THAT(error_of(options), HasSubstr("paths name no files for this split"));
+}
+
+TEST_F(BuildTest, MockPacked) {
+  config::Dataset options;
+  options.kind = config::DatasetKind::MockPacked;
+  options.num_samples = 3;
+  options.block_size = 50;
+  options.vocab_size = 100;
+  const auto blocks = build(options);
+  ASSERT_EQ(blocks->size(), 3);
+  EXPECT_EQ(blocks->sample(2).input_ids.size(), 50U);
+  EXPECT_GT(blocks->sample(2).document_starts.size(), 1U);
+  EXPECT_NE(blocks->sample(2).input_ids, blocks->sample(1).input_ids);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ class ColumnMappedTest : public ::testing::Test {
  protected:
   ColumnMappedDataset dataset_of(std::string_view text, ColumnMappedOptions options) {
     test::write_file(directory_ / "data.jsonl", text);
-    return {JsonRecords({directory_ / "data.jsonl"}), std::move(options), context_};
+    return {Records({directory_ / "data.jsonl"}), std::move(options), context_};
   }
   std::string error_of(std::string_view text, const ColumnMappedOptions& options) {
     return test::error_of([&] { dataset_of(text, options); });
@@ -44,7 +44,7 @@ TEST_F(ColumnMappedTest, UsesTheChatTemplateWhenThereIsOne) {
   ColumnMappedOptions options = pairs_;
   options.use_chat_template = true;
   EXPECT_THAT(test::text_of(context_, dataset_of("{\"q\": \"Who?\", \"a\": \"Oda\"}", options).sample(0).input_ids), Not(HasSubstr("im_start")));
-  context_.render_chat = test::render_chatml;
+  context_.chat_template = test::chatml();
   const auto dataset = dataset_of("{\"q\": \"Who?\", \"a\": \"Oda\"}", options);
   EXPECT_EQ(test::text_of(context_, dataset.sample(0).input_ids),
             "<|im_start|>system\n<|im_end|>\n<|im_start|>user\nWho?<|im_end|>\n<|im_start|>assistant\nOda<|im_end|>");
@@ -56,7 +56,7 @@ TEST_F(ColumnMappedTest, EmptyDataset) { EXPECT_THAT(error_of("\n", pairs_), Has
 TEST_F(ColumnMappedTest, MissingColumn) {
   const std::string message = error_of("{\"question\": \"Who?\", \"a\": \"Oda\"}\n", pairs_);
   EXPECT_THAT(message, HasSubstr("data.jsonl:1: there is no column 'q'"));
-  EXPECT_THAT(message, HasSubstr("the columns here are a, question"));
+  EXPECT_THAT(message, HasSubstr("the columns here are question, a"));
   EXPECT_THAT(error_of("{\"q\": \"Who?\", \"a\": \"Oda\"}\n{\"q\": \"Who?\"}\n", pairs_), HasSubstr("data.jsonl:2: there is no column 'a'"));
 }
 
@@ -82,7 +82,7 @@ TEST_F(ColumnMappedTest, FindsLongSamplesBeforeTrainingStarts) {
 
 TEST_F(ColumnMappedTest, QuickstartFactsAreGoodSamples) {
   for (const char* name : {"examples/quickstart/facts.jsonl", "examples/quickstart/facts_validation.jsonl"}) {
-    const ColumnMappedDataset dataset(JsonRecords({test::source_directory() / name}),
+    const ColumnMappedDataset dataset(Records({test::source_directory() / name}),
                                       {.columns = {std::nullopt, "question", "answer"}, .instruction = {}}, context_);
     EXPECT_GE(dataset.size(), 20);
   }
@@ -93,9 +93,9 @@ TEST_F(ColumnMappedTest, ReadsRealData) {
   const auto array = test::shared_data("data/sft/lf_alpaca_en_demo.json");
   TESSERA_SKIP_WITHOUT(lines);
   TESSERA_SKIP_WITHOUT(array);
-  const ColumnMappedDataset questions(JsonRecords({lines}), {.columns = {std::nullopt, "question", "answer"}, .instruction = {}}, context_);
+  const ColumnMappedDataset questions(Records({lines}), {.columns = {std::nullopt, "question", "answer"}, .instruction = {}}, context_);
   EXPECT_EQ(questions.size(), 7473);
-  const ColumnMappedDataset instructions(JsonRecords({array}), {.columns = {"input", "instruction", "output"}, .instruction = {}}, context_);
+  const ColumnMappedDataset instructions(Records({array}), {.columns = {"input", "instruction", "output"}, .instruction = {}}, context_);
   EXPECT_EQ(instructions.size(), 999);
 }
 

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "support/support.h"
+#include "tessera/data/batch.h"
 #include "tessera/data/dataset/context.h"
 #include "tessera/data/tokenizer/definition.h"
 #include "tessera/data/tokenizer/tokenizer_json.h"
@@ -11,14 +12,11 @@ namespace tessera::data::test {
 
 using namespace tessera::test;
 
-/// The ChatML template of tests/data/data/tokenizer, without the interpreter.
-inline std::string render_chatml(const OrderedJson& messages) {
-  std::string text;
-  for (const OrderedJson& message : messages) {
-    text += "<|im_start|>" + message.at("role").get<std::string>() + "\n" + message.at("content").get<std::string>() + "<|im_end|>\n";
-  }
-  return text;
-}
+/// The ChatML template of tests/data/data/tokenizer.
+inline constexpr const char* kChatMl =
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n' }}{% endfor %}";
+
+inline ChatTemplate chatml(const std::string& before = "") { return {before + kChatMl, "chatml"}; }
 
 /// One of the byte-level tokenizers of tests/data/data.
 inline Tokenizer small_tokenizer(const std::string& name) {

@@ -19,15 +19,34 @@ TEST(FindDataFiles, TakesFilesAndPatterns) {
 
 TEST(FindDataFiles, SaysWhatIsMissing) {
   const test::TemporaryDirectory directory;
-  test::write_file(directory / "a.parquet", "PAR1");
-  const std::string message = test::error_of(
-      [&] { find_data_files({"rajpurkar/squad", "squad", "./missing.jsonl", directory.path().string(), (directory / "a.parquet").string()}); });
-  EXPECT_THAT(message, HasSubstr("'rajpurkar/squad' is a Hub name and not on disk"));
-  EXPECT_THAT(message, HasSubstr("'squad' is a Hub name and not on disk"));
+  test::write_file(directory / "a.csv", "a,b");
+  std::filesystem::create_directory(directory / "empty");
+  const std::string message =
+      test::error_of([&] { find_data_files({"./missing.jsonl", (directory / "empty").string(), (directory / "a.csv").string()}); });
   EXPECT_THAT(message, HasSubstr("./missing.jsonl: no such file"));
-  EXPECT_THAT(message, HasSubstr("a directory of data files is not supported yet"));
-  EXPECT_THAT(message, HasSubstr(".parquet files are not supported yet"));
+  EXPECT_THAT(message, HasSubstr("empty: holds no data files"));
+  EXPECT_THAT(message, HasSubstr("a.csv: tables of comma-separated values are not supported yet"));
   EXPECT_THAT(test::error_of([] { find_data_files({}); }), HasSubstr("no data files"));
+}
+
+TEST(FindDataFiles, AFoldersFilesOfTheSplit) {
+  const test::TemporaryDirectory directory;
+  std::filesystem::create_directories(directory / "data/dev");
+  for (const char* name :
+       {"data/train-00001.parquet", "data/train-00000.parquet", "data/dev/a.jsonl.gz", "data/test.jsonl", "README.md", "dataset_info.json"})
+    test::write_file(directory / name, "x");
+  const std::string folder = directory.path();
+  EXPECT_THAT(find_data_files({folder}, "train[:10]"), ElementsAre(directory / "data/train-00000.parquet", directory / "data/train-00001.parquet"));
+  EXPECT_THAT(find_data_files({folder}, "validation"), ElementsAre(directory / "data/dev/a.jsonl.gz"));
+  EXPECT_EQ(find_data_files({folder}).size(), 4U);
+  EXPECT_THAT(test::error_of([&] { find_data_files({folder}, "train_sft"); }), HasSubstr("holds no data files of split 'train_sft'"));
+}
+
+TEST(FilesOfSplit, SplitsStandBetweenAnythingButLetters) {
+  EXPECT_THAT(files_of_split({"trainer.jsonl", "constrain.jsonl"}, "train"),
+              ElementsAre("trainer.jsonl", "constrain.jsonl"));  // none speaks of a split
+  EXPECT_THAT(files_of_split({"train_sft.jsonl", "test_sft.jsonl"}, "train_sft"), ElementsAre("train_sft.jsonl"));
+  EXPECT_THAT(files_of_split({"x-val.json", "x-train.json"}, "validation"), ElementsAre("x-val.json"));
 }
 
 void expect_slice(std::string_view split, std::optional<std::int64_t> limit, std::int64_t begin, std::int64_t end) {

@@ -32,7 +32,7 @@ Sample sample_of(const Json& golden, const DatasetContext& context) {
   const auto question = part(golden["pair"], "question");
   const std::string answer = golden["pair"]["answer"];
   const InstructionOptions options = options_of(golden["options"]);
-  if (golden["chat"]) return conversation_sample(messages_of(system.value_or(""), *question, answer), options, context, "golden");
+  if (golden["chat"]) return conversation_sample({messages_of(system.value_or(""), *question, answer)}, options, context, "golden");
   const std::string prompt = (system ? *system + " " : "") + *question + " ";
   return prompt_completion_sample(prompt, answer, options, context, "golden");
 }
@@ -43,7 +43,7 @@ TEST(Instruction, SamplesAreThoseOfAutoModel) {
   ASSERT_GE(goldens.size(), 40U);
   for (const Json& golden : goldens) {
     DatasetContext context{.tokenizer = test::small_tokenizer(golden["tokenizer"])};
-    context.render_chat = test::render_chatml;
+    context.chat_template = test::chatml();
     const Sample sample = sample_of(golden, context);
     const Batch batch = collate(std::span(&sample, 1), {.pad_id = *context.tokenizer->special_tokens().pad});
     const auto input_ids = golden["input_ids"].get<std::vector<std::int64_t>>();
@@ -55,6 +55,26 @@ TEST(Instruction, SamplesAreThoseOfAutoModel) {
   }
 }
 
+/// NeMo AutoModel's own function computed these (tests/data/data/make_chat_golden.py): turns, generation blocks, tools, reasoning, truncation.
+TEST(Instruction, ConversationsAreThoseOfAutoModel) {
+  const std::filesystem::path path = test::test_data("data/chat.json");
+  const OrderedJson goldens = parse_ordered_json(test::read_file(path), path.string());
+  ASSERT_GE(goldens.size(), 50U);
+  DatasetContext context = test::small_context();
+  for (const OrderedJson& golden : goldens) {
+    const OrderedJson& options = golden["options"];
+    context.chat_template = ChatTemplate(golden["template"].get<std::string>(), "golden");
+    const Sample sample = conversation_sample({golden["messages"], golden["tools"]},
+                                              {.seq_length = options.value("seq_length", std::int64_t{0}),
+                                               .truncate = options.value("truncation", false),
+                                               .mask_history = options.value("train_on_last_turn_only", false),
+                                               .mask_reasoning = options.value("mask_reasoning_content", false)},
+                                              context, "golden");
+    EXPECT_EQ(sample.input_ids, golden["input_ids"].get<std::vector<std::int64_t>>()) << golden["name"] << options;
+    EXPECT_EQ(sample.labels, golden["labels"].get<std::vector<std::int64_t>>()) << golden["name"] << options;
+  }
+}
+
 TEST(Instruction, OnlyTheAnswerIsLearnt) {
   const DatasetContext context = test::small_context();
   const Sample sample = prompt_completion_sample("What is it?\n", "A lighthouse.", {}, context, "here");
@@ -63,31 +83,28 @@ TEST(Instruction, OnlyTheAnswerIsLearnt) {
 
 TEST(Instruction, EveryAssistantTurnIsLearnt) {
   DatasetContext context = test::small_context();
-  context.render_chat = test::render_chatml;
+  context.chat_template = test::chatml();
   OrderedJson messages = messages_of("S", "Q", "A");
   for (const OrderedJson& message : messages_of("", "R", "B")) {
     if (message["role"] != "system") messages.push_back(message);
   }
-  const Sample sample = conversation_sample(messages, {}, context, "here");
+  const Sample sample = conversation_sample({messages}, {}, context, "here");
   EXPECT_EQ(test::learnt_text(context, sample), "<|im_start|>assistant\nA<|im_end|>\n<|im_start|>assistant\nB<|im_end|>\n");
 }
 
 TEST(Instruction, SystemTextMovesWhereTheTemplateHasNoSystemRole) {
   DatasetContext context = test::small_context();
-  context.render_chat = [](const OrderedJson& messages) {
-    if (messages.at(0).at("role") == "system") throw UserError({"template:1", "System role not supported", "", ""});
-    return test::render_chatml(messages);
-  };
-  const Sample sample = conversation_sample(messages_of("S", "Q", "A"), {.answer_only_loss_mask = false}, context, "here");
+  context.chat_template = test::chatml("{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}");
+  const Sample sample = conversation_sample({messages_of("S", "Q", "A")}, {.answer_only_loss_mask = false}, context, "here");
   EXPECT_THAT(test::text_of(context, sample.input_ids), HasSubstr("<|im_start|>user\nS\nQ<|im_end|>"));
 }
 
 TEST(Instruction, RefusesTemplatesThatRewriteEarlierTurns) {
   DatasetContext context = test::small_context();
-  context.render_chat = [](const OrderedJson& messages) { return std::to_string(messages.size()) + test::render_chatml(messages); };
-  EXPECT_THAT(test::error_of([&] { conversation_sample(messages_of("S", "Q", "A"), {}, context, "data.jsonl:3"); }),
+  context.chat_template = test::chatml("{{ messages | length }}");
+  EXPECT_THAT(test::error_of([&] { conversation_sample({messages_of("S", "Q", "A")}, {}, context, "data.jsonl:3"); }),
               HasSubstr("data.jsonl:3: the chat template writes the first 2 message(s) differently"));
-  EXPECT_THAT(test::error_of([&] { conversation_sample(OrderedJson::array({OrderedJson{{"role", "user"}, {"content", "Q"}}}), {}, context, "x"); }),
+  EXPECT_THAT(test::error_of([&] { conversation_sample({OrderedJson::array({OrderedJson{{"role", "user"}, {"content", "Q"}}})}, {}, context, "x"); }),
               HasSubstr("no assistant's turn"));
 }
 

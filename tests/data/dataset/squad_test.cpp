@@ -13,7 +13,7 @@ class SquadTest : public ::testing::Test {
  protected:
   SquadDataset dataset_of(std::string_view text, const InstructionOptions& options = {}) {
     test::write_file(directory_ / "squad.jsonl", text);
-    return {JsonRecords({directory_ / "squad.jsonl"}), options, context_};
+    return {Records({directory_ / "squad.jsonl"}), options, context_};
   }
   test::TemporaryDirectory directory_;
   DatasetContext context_ = test::small_context();
@@ -26,7 +26,7 @@ TEST_F(SquadTest, MakesThePrompt) {
 }
 
 TEST_F(SquadTest, ChatTemplateHasNoSystemMessage) {
-  context_.render_chat = test::render_chatml;
+  context_.chat_template = test::chatml();
   EXPECT_EQ(test::text_of(context_, dataset_of(record_).sample(0).input_ids),
             "<|im_start|>user\nContext: Oda keeps it. Question: Who? Answer: <|im_end|>\n<|im_start|>assistant\nOda<|im_end|>");
 }

@@ -7,7 +7,6 @@ namespace {
 using D = Dataset;
 using L = Dataloader;
 
-constexpr auto kYet = Support::NotSupportedYet;
 constexpr auto kNo = Support::NotSupported;
 
 /// false, "do_not_pad"; true, "longest"; "max_length": transformers' spellings.
@@ -113,7 +112,7 @@ Keys<D> chat_keys() {
                                 field("mask_history", &D::mask_history),
                                 field("mask_reasoning_content", &D::mask_reasoning_content),
                                 field("skip_invalid_samples", &D::skip_invalid_samples),
-                                field("unshifted", &D::unshifted),
+                                refused<D>("unshifted", Type::Bool, kNo, "it belongs to diffusion models; labels are shifted here"),
                             };
 }
 
@@ -373,14 +372,9 @@ void read_dataloader(const Scope& scope, const Node& node, Dataloader& section) 
 
 Keys<PackedSequence> packed_sequence_keys() {
   using P = PackedSequence;
-  const Key<P> size = field("packed_sequence_size", &P::packed_sequence_size, at_least(0));
   constexpr std::string_view images = "it belongs to packing of images, which Tessera does not read";
   return {
-      {"packed_sequence_size",
-       [size](const Scope& scope, const Node& node, P& section) {
-         size.read(scope, node, section);
-         if (section.packed_sequence_size > 0) scope.unsupported(node, shown(scope, node), kYet, "packing is still to come", "use 0");
-       }},
+      field("packed_sequence_size", &P::packed_sequence_size, at_least(0)),
       choice("packing_strategy", &P::packing_strategy, Choices<PackingStrategy>{{"thd", PackingStrategy::Thd}, {"neat", PackingStrategy::Neat}}),
       field("max_packs", &P::max_packs, at_least(1)),
       field("drop_long_samples", &P::drop_long_samples),

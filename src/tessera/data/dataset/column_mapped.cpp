@@ -10,8 +10,8 @@
 namespace tessera::data {
 namespace {
 
-/// A token holds at least one byte, so a record's bytes and what the template adds bound its tokens (save for normalizers that lengthen text,
-/// whose samples are still checked when they are made).
+/// A token holds at least one byte, so the bytes of the texts and what the template adds bound a sample's tokens (save for normalizers that lengthen
+/// text, whose samples are still checked when they are made).
 constexpr std::int64_t kTemplateTokens = 256;
 
 std::string prompt_of(const std::optional<std::string>& context, const std::optional<std::string>& question) {
@@ -21,13 +21,13 @@ std::string prompt_of(const std::optional<std::string>& context, const std::opti
   return prompt;
 }
 
-std::optional<std::string> column(const Json& record, const std::optional<std::string>& name, const std::string& where) {
+std::optional<std::string> column(const OrderedJson& record, const std::optional<std::string>& name, const std::string& where) {
   return name ? text_column(record, *name, where) : std::nullopt;
 }
 
 }  // namespace
 
-ColumnMappedDataset::ColumnMappedDataset(JsonRecords records, ColumnMappedOptions options, DatasetContext context)
+ColumnMappedDataset::ColumnMappedDataset(Records records, ColumnMappedOptions options, DatasetContext context)
     : records_(std::move(records)), options_(std::move(options)), context_(std::move(context)) {
   if (records_.size() == 0) throw UserError({records_.description(), "the dataset is empty", "training needs at least one sample", ""});
   check_columns();
@@ -36,7 +36,7 @@ ColumnMappedDataset::ColumnMappedDataset(JsonRecords records, ColumnMappedOption
 
 /// A later record may leave a column out, as JSON often does for what is empty; one that the first record lacks is a wrong mapping.
 void ColumnMappedDataset::check_columns() const {
-  const Json first = records_.record(0);
+  const OrderedJson first = records_.record(0);
   ProblemList problems;
   for (const auto& name : {options_.columns.context, options_.columns.question, std::optional(options_.columns.answer)}) {
     if (!name || first.contains(*name)) continue;
@@ -49,10 +49,10 @@ void ColumnMappedDataset::check_columns() const {
   problems.throw_if_any();
 }
 
-bool ColumnMappedDataset::uses_template() const { return options_.use_chat_template && context_.render_chat; }
+bool ColumnMappedDataset::uses_template() const { return options_.use_chat_template && context_.chat_template; }
 
 ColumnMappedDataset::Pair ColumnMappedDataset::pair(std::int64_t index) const {
-  const Json record = records_.record(index);
+  const OrderedJson record = records_.record(index);
   const std::string where = records_.where(index);
   std::optional<std::string> answer = text_column(record, options_.columns.answer, where);
   if (!answer && !record.contains(options_.columns.answer)) throw_missing_column(record, options_.columns.answer, where);
@@ -70,8 +70,8 @@ void ColumnMappedDataset::check(std::int64_t index) const {
     throw UserError({where, "the prompt is empty", "a sample has a context or a question before its answer", "remove the record, or complete it"});
   }
   // Only what might be too long is tokenised here, so that training does not stop at it hours later.
-  const bool may_be_too_long =
-      !options_.instruction.truncate && context_.context_length > 0 && records_.bytes(index) + kTemplateTokens > context_.context_length;
+  const std::int64_t bytes = std::ssize(found.context.value_or("")) + std::ssize(found.question.value_or("")) + std::ssize(found.answer);
+  const bool may_be_too_long = !options_.instruction.truncate && context_.context_length > 0 && bytes + kTemplateTokens > context_.context_length;
   if (may_be_too_long) make_sample(found, where);
 }
 
@@ -82,7 +82,7 @@ Sample ColumnMappedDataset::make_sample(const Pair& pair, const std::string& whe
   add("system", pair.context.value_or(""));
   add("user", pair.question.value_or(""));
   add("assistant", pair.answer);
-  return conversation_sample(messages, options_.instruction, context_, where);
+  return conversation_sample({messages}, options_.instruction, context_, where);
 }
 
 Sample ColumnMappedDataset::sample(std::int64_t index) const {

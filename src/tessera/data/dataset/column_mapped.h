@@ -8,7 +8,7 @@
 #include "tessera/data/dataset/context.h"
 #include "tessera/data/dataset/dataset.h"
 #include "tessera/data/dataset/instruction.h"
-#include "tessera/data/dataset/json_records.h"
+#include "tessera/data/dataset/records.h"
 
 namespace tessera::data {
 
@@ -32,7 +32,7 @@ struct ColumnMappedOptions {
 class ColumnMappedDataset : public Dataset {
  public:
   /// UserError with the first mistakes found, each with file:line.
-  ColumnMappedDataset(JsonRecords records, ColumnMappedOptions options, DatasetContext context);
+  ColumnMappedDataset(Records records, ColumnMappedOptions options, DatasetContext context);
   std::int64_t size() const override { return records_.size(); }
   Sample sample(std::int64_t index) const override;
   std::string description() const override;
@@ -49,7 +49,7 @@ class ColumnMappedDataset : public Dataset {
   void check_columns() const;
   bool uses_template() const;
 
-  JsonRecords records_;
+  Records records_;
   ColumnMappedOptions options_;
   DatasetContext context_;
 };

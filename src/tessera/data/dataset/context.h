@@ -1,26 +1,24 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
-#include <string>
 
-#include "tessera/core/json.h"
+#include "tessera/config/interpolate.h"
+#include "tessera/data/template/chat.h"
 #include "tessera/data/tokenizer/tokenizer.h"
 
 namespace tessera::data {
 
-/// Renders a conversation (an array of {"role", "content", …}) with the tokenizer's chat template, without a generation prompt.
-/// Throws UserError when the template refuses the messages. May be called from many threads at once.
-using ChatRenderer = std::function<std::string(const OrderedJson& messages)>;
-
 /// What datasets need to know of the model they feed.
 struct DatasetContext {
-  std::optional<Tokenizer> tokenizer;  ///< build_dataset refuses to go without where text is to be read; mock data needs none
-  ChatRenderer render_chat = nullptr;  ///< empty when the tokenizer has no chat template
-  std::int64_t context_length = 0;     ///< positions the model has; 0: any number
-  std::int64_t vocab_size = 0;         ///< rows of the model's embedding; 0: unknown, not checked
-  int num_threads = 1;                 ///< for work done before training starts
+  std::optional<Tokenizer> tokenizer;                        ///< build_dataset refuses to go without where text is to be read; mock data needs none
+  std::optional<ChatTemplate> chat_template = std::nullopt;  ///< the tokenizer's, or the recipe's
+  std::int64_t context_length = 0;                           ///< positions the model has; 0: any number
+  std::int64_t vocab_size = 0;                               ///< rows of the model's embedding; 0: unknown, not checked
+  int num_threads = 1;                                       ///< for work done before training starts
+  config::Environment environment = nullptr;                 ///< where the hub and its cache are; null: the process's own
+  bool validation = false;                                   ///< the split of Megatron files, when the recipe names none
+  std::optional<std::int64_t> num_samples = std::nullopt;    ///< what the run will draw, when its steps are counted: sizes Megatron's blends
 };
 
 }  // namespace tessera::data

@@ -9,9 +9,14 @@
 
 namespace tessera::data {
 
-/// The files that `paths` (files or globs) name, globs in alphabetical order. UserError, all at once, for what is missing or a directory,
-/// and for a Hub name that is not on disk.
-std::vector<std::filesystem::path> find_data_files(const std::vector<std::string>& paths);
+/// The files that `paths` (files, globs, or folders, whose data files in them and below are meant) name, globs and folders in alphabetical order. Of
+/// a folder, those that name `split` ("train", "train[:10]") are taken when any file names a split. UserError, all at once, for what is missing.
+std::vector<std::filesystem::path> find_data_files(const std::vector<std::string>& paths, std::string_view split = "");
+
+/// Whether a file holds data, by its ending: Parquet, Arrow, JSONL, JSON, text, NanoGPT's .bin; the first four and text may be compressed.
+bool is_data_file(const std::filesystem::path& file);
+/// Those of the names that speak of the split, when any of them speaks of a split (train, validation, valid, val, dev, test) in its path.
+std::vector<std::string> files_of_split(const std::vector<std::string>& names, std::string_view split);
 
 /// Samples [begin, end).
 struct IndexRange {
@@ -22,5 +27,10 @@ struct IndexRange {
 /// datasets read them (percentages rounded to the nearest). The name before the bracket chooses nothing in a local file. `limit`, when given, keeps
 /// at most so many.
 IndexRange slice_of_split(std::string_view split, std::optional<std::int64_t> limit, std::int64_t size);
+
+/// Whether the file holds records (JSONL, JSON); any other file is one text.
+bool holds_records(const std::filesystem::path& file);
+/// A file of plain text. UserError for invalid UTF-8, with the byte.
+std::string read_plain_text(const std::filesystem::path& file);
 
 }  // namespace tessera::data

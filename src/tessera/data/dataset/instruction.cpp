@@ -20,7 +20,9 @@ struct Affixes {
   std::size_t after = 0;
 };
 
-Affixes affixes_of(const Tokens& with_special, const Tokens& bare) {
+/// They do not depend on the text: a short one tells.
+Affixes affixes_of(const Tokenizer& tokenizer) {
+  const Tokens with_special = tokenizer.encode("a", true), bare = tokenizer.encode("a", false);
   const auto found = std::search(with_special.begin(), with_special.end(), bare.begin(), bare.end());
   if (found == with_special.end()) return {};
   const auto before = static_cast<std::size_t>(found - with_special.begin());
@@ -84,15 +86,68 @@ OrderedJson without_system_role(const OrderedJson& messages) {
   return rest;
 }
 
-Tokens encode_conversation(const OrderedJson& messages, const DatasetContext& context) {
-  std::string text;
+RenderedChat render_text(const Conversation& conversation, const DatasetContext& context, const std::string& where) {
+  const auto render_messages = [&](const OrderedJson& messages) {
+    return context.chat_template->render({.messages = messages,
+                                          .tools = conversation.tools,
+                                          .add_generation_prompt = false,
+                                          .variables = special_token_variables(*context.tokenizer),
+                                          .now = std::nullopt});
+  };
   try {
-    text = context.render_chat(messages);
+    return render_messages(conversation.messages);
   } catch (const UserError& error) {
-    if (!refuses_system_role(error)) throw;
-    text = context.render_chat(without_system_role(messages));
+    if (refuses_system_role(error)) return render_messages(without_system_role(conversation.messages));
+    const Problem& problem = error.problems().front();
+    throw UserError({where, problem.what + " (" + problem.where + ")", "the chat template decides which conversations it takes", problem.fix});
   }
-  return context.tokenizer->encode(text, false);
+}
+
+/// A conversation as tokens, and where the assistant speaks if the template tells.
+struct Rendered {
+  Tokens tokens;
+  RenderedChat chat;
+};
+
+Rendered render(const Conversation& conversation, const DatasetContext& context, const std::string& where) {
+  RenderedChat chat = render_text(conversation, context, where);
+  Tokens tokens = context.tokenizer->encode(chat.text, false);
+  return {std::move(tokens), std::move(chat)};
+}
+
+/// Where each token ends in the text that the tokens spell.
+std::vector<std::size_t> token_ends(const Tokens& tokens, const Tokenizer& tokenizer) {
+  IncrementalDecoder decoder(tokenizer, false);
+  std::vector<std::size_t> ends;
+  std::size_t end = 0;
+  for (const TokenId token : tokens) ends.push_back(end += decoder.push(token).size());
+  // Bytes of an unfinished character are told with its last token: all its tokens end there.
+  for (std::size_t t = ends.size(); t-- > 1;)
+    if (ends[t - 1] == (t >= 2 ? ends[t - 2] : 0)) ends[t - 1] = ends[t];
+  return ends;
+}
+
+/// The tokens that touch a range of the text. Tokenizers that do not spell the text as it was (other normal forms, a space in front) are asked for
+/// the tokens of the text up to the range's ends instead, which is exact where ranges begin and end with a special token.
+std::vector<bool> tokens_in_ranges(const Rendered& rendered, const Tokenizer& tokenizer) {
+  std::vector<bool> inside(rendered.tokens.size(), false);
+  const std::string& text = rendered.chat.text;
+  const std::vector<std::size_t> ends = token_ends(rendered.tokens, tokenizer);
+  const bool exact = !ends.empty() && ends.back() == text.size() && tokenizer.decode(rendered.tokens, false) == text;
+  for (const auto& [begin, end] : rendered.chat.assistant_ranges) {
+    if (begin == end) continue;
+    std::size_t first, last;
+    if (exact) {
+      first = static_cast<std::size_t>(std::ranges::upper_bound(ends, begin) - ends.begin());
+      const std::size_t last_end = *std::ranges::lower_bound(ends, end);
+      last = static_cast<std::size_t>(std::ranges::upper_bound(ends, last_end) - ends.begin());
+    } else {
+      first = tokenizer.encode(std::string_view(text).substr(0, begin), false).size();
+      last = tokenizer.encode(std::string_view(text).substr(0, end), false).size();
+    }
+    for (std::size_t t = first; t < std::min(last, inside.size()); ++t) inside[t] = true;
+  }
+  return inside;
 }
 
 /// A prefix may end with an end-of-text token that the longer conversation does not have there.
@@ -102,32 +157,61 @@ bool is_prefix(const Tokens& prefix, const Tokens& whole, std::optional<TokenId>
   return differs == prefix.end() || (prefix.size() > 1 && differs == prefix.end() - 1 && eos && prefix.back() == *eos);
 }
 
-std::size_t prefix_length(const OrderedJson& messages, std::size_t count, const Tokens& whole, const DatasetContext& context,
+std::size_t prefix_length(const Conversation& conversation, std::size_t count, const Tokens& whole, const DatasetContext& context,
                           const std::string& where) {
+  const OrderedJson& messages = conversation.messages;
   if (count == 0) return 0;
   if (count == messages.size()) return whole.size();
-  const OrderedJson head(messages.begin(), messages.begin() + static_cast<std::ptrdiff_t>(count));
-  const Tokens prefix = encode_conversation(head, context);
+  const Conversation head{OrderedJson(messages.begin(), messages.begin() + static_cast<std::ptrdiff_t>(count)), conversation.tools};
+  const Tokens prefix = render(head, context, where).tokens;
   if (!is_prefix(prefix, whole, context.tokenizer->special_tokens().eos)) {
-    throw UserError({where, fmt::format("the chat template writes the first {} message(s) differently when others follow", count),
-                     "the answers are located by rendering the conversation up to them",
-                     "use a template that does not rewrite earlier turns, or answer_only_loss_mask: false"});
+    throw UserError(
+        {where, fmt::format("the chat template writes the first {} message(s) differently when others follow", count),
+         "the answers are located by rendering the conversation up to them",
+         "use a template that marks them with {% generation %}, or that does not rewrite earlier turns, or answer_only_loss_mask: false"});
   }
   return prefix.size();
 }
 
-std::vector<bool> assistant_turns(const OrderedJson& messages, const Tokens& whole, const DatasetContext& context, const std::string& where) {
+std::vector<bool> assistant_turns(const Conversation& conversation, const Tokens& whole, const DatasetContext& context, const std::string& where) {
   std::vector<bool> learn(whole.size(), false);
   bool found = false;
-  for (std::size_t index = 0; index < messages.size(); ++index) {
-    if (messages[index].at("role") != "assistant") continue;
+  for (std::size_t index = 0; index < conversation.messages.size(); ++index) {
+    if (conversation.messages[index].at("role") != "assistant") continue;
     found = true;
-    const std::size_t begin = prefix_length(messages, index, whole, context, where);
-    const std::size_t end = prefix_length(messages, index + 1, whole, context, where);
+    const std::size_t begin = prefix_length(conversation, index, whole, context, where);
+    const std::size_t end = prefix_length(conversation, index + 1, whole, context, where);
     std::fill(learn.begin() + static_cast<std::ptrdiff_t>(std::min(begin, end)), learn.begin() + static_cast<std::ptrdiff_t>(end), true);
   }
   if (!found) throw UserError({where, "the conversation has no assistant's turn", "only the assistant's turns are learnt", ""});
   return learn;
+}
+
+/// A turn is one run of learnt tokens: unlearns all runs but the last.
+void keep_last_turn(std::vector<bool>& learn) {
+  const auto last = std::find(learn.rbegin(), learn.rend(), true);
+  const auto before = std::find(last, learn.rend(), false);
+  std::fill(before, learn.rend(), false);
+}
+
+/// Unlearns what differs when a message's reasoning is left out.
+void unlearn_reasoning(const Conversation& conversation, const Tokens& whole, const DatasetContext& context, const std::string& where,
+                       std::vector<bool>& learn) {
+  for (std::size_t index = 0; index < conversation.messages.size(); ++index) {
+    const OrderedJson& message = conversation.messages[index];
+    const auto reasoning = message.find("reasoning_content");
+    if (message.at("role") != "assistant" || reasoning == message.end() || !reasoning->is_string() ||
+        reasoning->get_ref<const std::string&>().empty())
+      continue;
+    Conversation without = conversation;
+    without.messages[index]["reasoning_content"] = "";
+    const Tokens shorter = render(without, context, where).tokens;
+    const auto common = std::min(whole.size(), shorter.size());
+    std::size_t before = 0, after = 0;
+    while (before < common && whole[before] == shorter[before]) ++before;
+    while (after < common - before && whole[whole.size() - 1 - after] == shorter[shorter.size() - 1 - after]) ++after;
+    for (std::size_t t = before; t < whole.size() - after; ++t) learn[t] = false;
+  }
 }
 
 }  // namespace
@@ -136,7 +220,7 @@ Sample prompt_completion_sample(std::string_view prompt, std::string_view answer
                                 const std::string& where) {
   const std::string text = std::string(prompt).append(answer);
   Tokens tokens = context.tokenizer->encode(text, true);
-  const Affixes affixes = affixes_of(tokens, context.tokenizer->encode(text, false));
+  const Affixes affixes = affixes_of(*context.tokenizer);
   std::vector<bool> learn(tokens.size(), true);
   if (options.answer_only_loss_mask) {
     const std::size_t prompt_length = affixes.before + context.tokenizer->encode(prompt, false).size();
@@ -146,13 +230,25 @@ Sample prompt_completion_sample(std::string_view prompt, std::string_view answer
   return shifted_sample(tokens, learn, options, context, where);
 }
 
-Sample conversation_sample(const OrderedJson& messages, const InstructionOptions& options, const DatasetContext& context, const std::string& where) {
-  TESSERA_ASSERT(context.render_chat, "conversations need a chat template");
-  Tokens tokens = encode_conversation(messages, context);
+Sample conversation_sample(const Conversation& conversation, const InstructionOptions& options, const DatasetContext& context,
+                           const std::string& where) {
+  TESSERA_ASSERT(context.chat_template, "conversations need a chat template");
+  Rendered rendered = render(conversation, context, where);
+  Tokens& tokens = rendered.tokens;
   std::vector<bool> learn(tokens.size(), true);
-  if (options.answer_only_loss_mask) learn = assistant_turns(messages, tokens, context, where);
+  if (context.chat_template->marks_generation()) {
+    learn = tokens_in_ranges(rendered, *context.tokenizer);
+  } else if (options.answer_only_loss_mask) {
+    learn = assistant_turns(conversation, tokens, context, where);
+  }
+  if (options.mask_history) keep_last_turn(learn);
+  if (options.mask_reasoning) unlearn_reasoning(conversation, tokens, context, where, learn);
   cut(tokens, cut_length(options, context), {});
   return shifted_sample(tokens, learn, options, context, where);
+}
+
+std::int64_t conversation_bytes(const Conversation& conversation, const DatasetContext& context, const std::string& where) {
+  return std::ssize(render_text(conversation, context, where).text);
 }
 
 }  // namespace tessera::data

@@ -16,6 +16,8 @@ struct InstructionOptions {
   bool truncate = false;              ///< cut to seq_length (the context length when there is none)
   bool pad_to_seq_length = false;     ///< padding: max_length
   bool answer_only_loss_mask = true;  ///< learn the answer only, not the prompt
+  bool mask_history = false;          ///< of a conversation, learn the last turn of the assistant only
+  bool mask_reasoning = false;        ///< do not learn what comes from a message's `reasoning_content`
 };
 
 /// AutoModel's format_prompt_completion: `prompt + answer` is one text, encoded with the tokenizer's own special tokens; when only the answer is
@@ -25,10 +27,22 @@ struct InstructionOptions {
 Sample prompt_completion_sample(std::string_view prompt, std::string_view answer, const InstructionOptions& options, const DatasetContext& context,
                                 const std::string& where);
 
-/// AutoModel's format_chat_template: the conversation rendered with the chat template (no further special tokens). When only answers are learnt, an
-/// assistant's turn reaches from the end of the conversation rendered up to it to the end of the conversation rendered with it. A template without a
-/// system role gets the system text at the head of the first user message. Throws UserError naming `where` as above, when there is no assistant's
-/// turn to learn, and when the template rewrites earlier turns so that turns cannot be located.
-Sample conversation_sample(const OrderedJson& messages, const InstructionOptions& options, const DatasetContext& context, const std::string& where);
+/// A conversation and the tools that its template sees (null for none).
+struct Conversation {
+  OrderedJson messages;
+  OrderedJson tools = nullptr;
+};
+
+/// AutoModel's format_chat_template: the conversation rendered with the chat template (no further special tokens). Where the template marks what the
+/// assistant says with {% generation %}, the tokens that touch a mark are learnt. Otherwise, when only answers are learnt, an assistant's turn
+/// reaches from the end of the conversation rendered up to it to the end of the conversation rendered with it. Reasoning is located by rendering once
+/// more without it. A template without a system role gets the system text at the head of the first user message. Throws UserError naming `where` as
+/// above, when there is no assistant's turn to learn, and when the template rewrites earlier turns so that turns cannot be located.
+Sample conversation_sample(const Conversation& conversation, const InstructionOptions& options, const DatasetContext& context,
+                           const std::string& where);
+
+/// The bytes of the conversation as rendered: a bound on its tokens (save for tokenizers whose normalizer lengthens text). UserError naming `where`
+/// when the template refuses the conversation.
+std::int64_t conversation_bytes(const Conversation& conversation, const DatasetContext& context, const std::string& where);
 
 }  // namespace tessera::data

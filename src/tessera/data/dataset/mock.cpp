@@ -52,4 +52,24 @@ std::string MockSentencesDataset::description() const {
   return fmt::format("{} random sentences of about {} tokens below {}", options_.num_sentences, options_.mean_length, options_.vocab_size);
 }
 
+Sample MockPackedDataset::sample(std::int64_t index) const {
+  // No two blocks share a sentence: a sentence has at least two tokens.
+  const std::int64_t first_sentence = index * options_.block_size;
+  const MockSentencesDataset sentences(options_.sentences);
+  Sample block;
+  block.number = index;
+  for (std::int64_t sentence = first_sentence; std::ssize(block.input_ids) < options_.block_size; ++sentence) {
+    const Sample document = sentences.sample(sentence);
+    const auto length = std::min(std::ssize(document.input_ids), options_.block_size - std::ssize(block.input_ids));
+    block.document_starts.push_back(std::ssize(block.input_ids));
+    block.input_ids.insert(block.input_ids.end(), document.input_ids.begin(), document.input_ids.begin() + length);
+    block.labels.insert(block.labels.end(), document.labels.begin(), document.labels.begin() + length);
+  }
+  return block;
+}
+
+std::string MockPackedDataset::description() const {
+  return fmt::format("{} blocks of {} tokens of random sentences", options_.num_blocks, options_.block_size);
+}
+
 }  // namespace tessera::data

@@ -48,4 +48,22 @@ class MockSentencesDataset : public Dataset {
   MockSentencesOptions options_;
 };
 
+/// AutoModel's build_packed_dataset: blocks of exactly `block_size` tokens, filled with sentences like those above as documents, the last one cut.
+struct MockPackedOptions {
+  std::int64_t num_blocks = 10;
+  std::int64_t block_size = 128;
+  MockSentencesOptions sentences = {};
+};
+
+class MockPackedDataset : public Dataset {
+ public:
+  explicit MockPackedDataset(MockPackedOptions options) : options_(options) {}
+  std::int64_t size() const override { return options_.num_blocks; }
+  Sample sample(std::int64_t index) const override;
+  std::string description() const override;
+
+ private:
+  MockPackedOptions options_;
+};
+
 }  // namespace tessera::data

@@ -10,21 +10,10 @@
 namespace tessera::data {
 namespace {
 
-/// As in column_mapped.cpp: what the prompt and a template add to the record's own bytes.
+/// As in column_mapped.cpp: what a template adds to the texts.
 constexpr std::int64_t kTemplateTokens = 256;
 
-std::string needed_text(const Json& record, const std::string& column, const std::string& where) {
-  std::optional<std::string> text = text_column(record, column, where);
-  if (!text) throw_missing_column(record, column, where);
-  return *std::move(text);
-}
-
-std::string stripped(const std::string& text) {
-  const auto begin = text.find_first_not_of(" \t\r\n\f\v");
-  return begin == std::string::npos ? "" : text.substr(begin, text.find_last_not_of(" \t\r\n\f\v") - begin + 1);
-}
-
-std::string first_answer(const Json& record, const std::string& where) {
+std::string first_answer(const OrderedJson& record, const std::string& where) {
   const auto answers = record.find("answers");
   if (answers == record.end()) throw_missing_column(record, "answers", where);
   const auto texts = answers->is_object() ? answers->find("text") : answers->end();
@@ -36,14 +25,14 @@ std::string first_answer(const Json& record, const std::string& where) {
 
 }  // namespace
 
-SquadDataset::SquadDataset(JsonRecords records, InstructionOptions options, DatasetContext context)
+SquadDataset::SquadDataset(Records records, InstructionOptions options, DatasetContext context)
     : records_(std::move(records)), options_(options), context_(std::move(context)) {
   if (records_.size() == 0) throw UserError({records_.description(), "the dataset is empty", "training needs at least one sample", ""});
   for_each_index(records_.size(), context_.num_threads, "checking samples", [this](std::int64_t index) { check(index); });
 }
 
 SquadDataset::Pair SquadDataset::pair(std::int64_t index) const {
-  const Json record = records_.record(index);
+  const OrderedJson record = records_.record(index);
   const std::string where = records_.where(index);
   return {fmt::format("Context: {} Question: {} Answer: ", needed_text(record, "context", where), needed_text(record, "question", where)),
           first_answer(record, where)};
@@ -53,16 +42,17 @@ void SquadDataset::check(std::int64_t index) const {
   const Pair found = pair(index);
   const std::string where = records_.where(index);
   if (found.answer.empty()) throw UserError({where, "the answer is empty", "a sample needs something to learn", "remove the record, or complete it"});
-  if (!options_.truncate && context_.context_length > 0 && records_.bytes(index) + kTemplateTokens > context_.context_length)
+  if (!options_.truncate && context_.context_length > 0 &&
+      std::ssize(found.prompt) + std::ssize(found.answer) + kTemplateTokens > context_.context_length)
     make_sample(found, where);
 }
 
 Sample SquadDataset::make_sample(const Pair& pair, const std::string& where) const {
-  if (!context_.render_chat) return prompt_completion_sample(pair.prompt, pair.answer, options_, context_, where);
+  if (!context_.chat_template) return prompt_completion_sample(pair.prompt, pair.answer, options_, context_, where);
   OrderedJson messages = OrderedJson::array();
   messages.push_back(OrderedJson{{"role", "user"}, {"content", pair.prompt}});
   messages.push_back(OrderedJson{{"role", "assistant"}, {"content", pair.answer}});
-  return conversation_sample(messages, options_, context_, where);
+  return conversation_sample({messages}, options_, context_, where);
 }
 
 Sample SquadDataset::sample(std::int64_t index) const {

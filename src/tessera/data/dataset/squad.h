@@ -6,7 +6,7 @@
 #include "tessera/data/dataset/context.h"
 #include "tessera/data/dataset/dataset.h"
 #include "tessera/data/dataset/instruction.h"
-#include "tessera/data/dataset/json_records.h"
+#include "tessera/data/dataset/records.h"
 
 namespace tessera::data {
 
@@ -16,7 +16,7 @@ namespace tessera::data {
 class SquadDataset : public Dataset {
  public:
   /// UserError with the first mistakes found, each with file:line.
-  SquadDataset(JsonRecords records, InstructionOptions options, DatasetContext context);
+  SquadDataset(Records records, InstructionOptions options, DatasetContext context);
   std::int64_t size() const override { return records_.size(); }
   Sample sample(std::int64_t index) const override;
   std::string description() const override;
@@ -30,7 +30,7 @@ class SquadDataset : public Dataset {
   Sample make_sample(const Pair& pair, const std::string& where) const;
   void check(std::int64_t index) const;
 
-  JsonRecords records_;
+  Records records_;
   InstructionOptions options_;
   DatasetContext context_;
 };

@@ -7,18 +7,16 @@
 #include <utility>
 
 #include "tessera/core/error.h"
-#include "tessera/core/file.h"
 #include "tessera/core/text.h"
-#include "tessera/data/dataset/json_records.h"
+#include "tessera/data/dataset/files.h"
 #include "tessera/data/dataset/parallel.h"
+#include "tessera/data/dataset/records.h"
 #include "tessera/data/vocabulary.h"
 
 namespace tessera::data {
 namespace {
 
 using Document = std::vector<TokenId>;
-
-bool holds_records(const std::filesystem::path& file) { return file.extension() == ".jsonl" || file.extension() == ".json"; }
 
 class Encoder {
  public:
@@ -33,25 +31,17 @@ class Encoder {
   }
 
   std::vector<Document> encode_records(const std::filesystem::path& file) const {
-    const JsonRecords records({file});
+    const Records records({file});
     std::vector<Document> documents(static_cast<std::size_t>(records.size()));
     for_each_index(records.size(), context_.num_threads, "tokenising", [&](std::int64_t index) {
-      const Json record = records.record(index);
-      const auto text = text_column(record, options_.text_column, records.where(index));
-      if (!text) throw_missing_column(record, options_.text_column, records.where(index));
-      documents[static_cast<std::size_t>(index)] = encode(*text, records.where(index));
+      const OrderedJson record = records.record(index);
+      const std::string where = records.where(index);
+      documents[static_cast<std::size_t>(index)] = encode(needed_text(record, options_.text_column, where), where);
     });
     return documents;
   }
 
-  Document encode_file(const std::filesystem::path& path) const {
-    const MappedFile file(path);
-    if (const std::size_t invalid = first_invalid_utf8(file.text()); invalid != std::string_view::npos) {
-      throw UserError({path.string(), fmt::format("invalid UTF-8 at byte {} of the file", invalid), "data files are UTF-8",
-                       "convert the file, for example with iconv"});
-    }
-    return encode(file.text(), path.string());
-  }
+  Document encode_file(const std::filesystem::path& path) const { return encode(read_plain_text(path), path.string()); }
 
  private:
   const TextOptions& options_;

@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <regex>
+
 #include "tessera/core/error.h"
+#include "tessera/core/file.h"
+#include "tessera/core/json.h"
 #include "tessera/data/template/interpreter.h"
 #include "tessera/data/tokenizer/definition.h"
 
@@ -28,26 +32,69 @@ jinja::Scope variables_of(const ChatRequest& request) {
   return scope;
 }
 
+bool has_generation_block(std::string_view text) {
+  static const std::regex opening(R"(\{%-?\s+generation\s+-?%\})");  // as AutoModel and transformers look for it
+  return std::regex_search(text.begin(), text.end(), opening);
+}
+
 }  // namespace
 
-RenderedChat render_chat_template(std::string_view template_text, const ChatRequest& request, const std::string& name) {
+struct ChatTemplate::Parsed {
+  std::string name;
+  jinja::Block block;
+  bool marks_generation = false;
+
+  UserError error(const jinja::TemplateError& error) const {
+    return UserError({fmt::format("{}:{}", name, error.line), fmt::format("chat template: {}", error.what()), "", ""});
+  }
+};
+
+ChatTemplate::ChatTemplate(std::string_view text, std::string name) {
+  auto parsed = std::make_shared<Parsed>(std::move(name));
+  try {
+    parsed->block = jinja::parse(text);
+  } catch (const jinja::TemplateError& error) {
+    throw parsed->error(error);
+  }
+  parsed->marks_generation = has_generation_block(text);
+  parsed_ = std::move(parsed);
+}
+
+RenderedChat ChatTemplate::render(const ChatRequest& request) const {
   try {
     RenderedChat rendered;
-    const jinja::Block block = jinja::parse(template_text);
     jinja::Scope scope = variables_of(request);
     jinja::Interpreter interpreter(request.now ? *request.now : local_time(), rendered.text);
-    interpreter.run(block, scope);
+    interpreter.run(parsed_->block, scope);
     rendered.assistant_ranges = interpreter.generation_ranges();
     return rendered;
   } catch (const jinja::TemplateError& error) {
-    throw UserError({fmt::format("{}:{}", name, error.line), fmt::format("chat template: {}", error.what()), "", ""});
+    throw parsed_->error(error);
   }
 }
 
-std::string render_chat(const Tokenizer& tokenizer, const OrderedJson& messages, bool add_generation_prompt) {
+bool ChatTemplate::marks_generation() const { return parsed_->marks_generation; }
+const std::string& ChatTemplate::name() const { return parsed_->name; }
+
+ChatTemplate load_chat_template(const std::filesystem::path& path) {
+  std::string text = read_text_file(path);
+  if (path.extension() == ".json") {
+    const Json json = parse_json(text, path.string());
+    if (!json.is_object() || !json.contains("chat_template") || !json["chat_template"].is_string())
+      throw UserError({path.string(), "there is no text \"chat_template\"", "a JSON file holds the template under that key", ""});
+    text = json["chat_template"].get<std::string>();
+  }
+  return {text, path.string()};
+}
+
+ChatTemplate chat_template_of(const Tokenizer& tokenizer) {
   const std::string& where = tokenizer.definition().where;
   if (!tokenizer.chat_template())
     throw UserError({where, "the tokenizer has no chat template", "", "use a model that was trained to chat, or give a plain prompt"});
+  return {*tokenizer.chat_template(), where + " (chat template)"};
+}
+
+OrderedJson special_token_variables(const Tokenizer& tokenizer) {
   const SpecialTokens& special = tokenizer.special_tokens();
   OrderedJson variables = OrderedJson::object();
   const auto add = [&](const char* name, const std::optional<TokenId>& id) {
@@ -57,9 +104,11 @@ std::string render_chat(const Tokenizer& tokenizer, const OrderedJson& messages,
   add("eos_token", special.eos);
   add("pad_token", special.pad);
   add("unk_token", special.unk);
-  return render_chat_template(*tokenizer.chat_template(), {messages, nullptr, add_generation_prompt, std::move(variables), std::nullopt},
-                              where + " (chat template)")
-      .text;
+  return variables;
+}
+
+std::string render_chat(const Tokenizer& tokenizer, const OrderedJson& messages, bool add_generation_prompt) {
+  return chat_template_of(tokenizer).render({messages, nullptr, add_generation_prompt, special_token_variables(tokenizer), std::nullopt}).text;
 }
 
 }  // namespace tessera::data

@@ -1,4 +1,4 @@
-#include "tessera/data/dataset/json_records.h"
+#include "tessera/data/dataset/records.h"
 
 #include <gmock/gmock.h>
 
@@ -10,23 +10,23 @@ namespace {
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
-class JsonRecordsTest : public ::testing::Test {
+class RecordsTest : public ::testing::Test {
  protected:
-  JsonRecords records_of(std::string_view text, const std::string& name = "data.jsonl") {
+  Records records_of(std::string_view text, const std::string& name = "data.jsonl") {
     test::write_file(directory_ / name, text);
-    return JsonRecords({directory_ / name});
+    return Records({directory_ / name});
   }
   std::string error_in(std::string_view text) {
     return test::error_of([&] {
-      const JsonRecords records = records_of(text);
+      const Records records = records_of(text);
       for (std::int64_t index = 0; index < records.size(); ++index) records.record(index);
     });
   }
   test::TemporaryDirectory directory_;
 };
 
-TEST_F(JsonRecordsTest, ReadsLines) {
-  const JsonRecords records = records_of("{\"a\": 1}\r\n\n  \n{\"a\": \"x\\n[{\"}\n{\"a\": 3}");
+TEST_F(RecordsTest, ReadsLines) {
+  const Records records = records_of("{\"a\": 1}\r\n\n  \n{\"a\": \"x\\n[{\"}\n{\"a\": 3}");
   ASSERT_EQ(records.size(), 3);
   EXPECT_EQ(records.record(0)["a"], 1);
   EXPECT_EQ(records.record(1)["a"], "x\n[{");
@@ -34,8 +34,8 @@ TEST_F(JsonRecordsTest, ReadsLines) {
   EXPECT_THAT(records.where(1), EndsWith("data.jsonl:4"));
 }
 
-TEST_F(JsonRecordsTest, ReadsAnArray) {
-  const JsonRecords records = records_of("\xEF\xBB\xBF [ {\"a\": [1, {\"b\": \"]},\\\"\"}]},\n\n {\"a\":\n 2},{} ]\n", "data.json");
+TEST_F(RecordsTest, ReadsAnArray) {
+  const Records records = records_of("\xEF\xBB\xBF [ {\"a\": [1, {\"b\": \"]},\\\"\"}]},\n\n {\"a\":\n 2},{} ]\n", "data.json");
   ASSERT_EQ(records.size(), 3);
   EXPECT_EQ(records.record(0)["a"][1]["b"], "]},\"");
   EXPECT_EQ(records.record(1)["a"], 2);
@@ -43,10 +43,10 @@ TEST_F(JsonRecordsTest, ReadsAnArray) {
   EXPECT_THAT(records.where(2), EndsWith("data.json:4"));
 }
 
-TEST_F(JsonRecordsTest, JoinsFilesInOrder) {
+TEST_F(RecordsTest, JoinsFilesInOrder) {
   test::write_file(directory_ / "a.jsonl", "{\"a\": 1}\n{\"a\": 2}\n");
   test::write_file(directory_ / "b.json", "[{\"a\": 3}]");
-  JsonRecords records({directory_ / "a.jsonl", directory_ / "b.json"});
+  Records records({directory_ / "a.jsonl", directory_ / "b.json"});
   ASSERT_EQ(records.size(), 3);
   EXPECT_EQ(records.record(2)["a"], 3);
   EXPECT_THAT(records.where(2), EndsWith("b.json:1"));
@@ -55,20 +55,20 @@ TEST_F(JsonRecordsTest, JoinsFilesInOrder) {
   EXPECT_EQ(records.record(0)["a"], 2);
 }
 
-TEST_F(JsonRecordsTest, EmptyFilesHaveNoRecords) {
+TEST_F(RecordsTest, EmptyFilesHaveNoRecords) {
   EXPECT_EQ(records_of("").size(), 0);
   EXPECT_EQ(records_of("\n \n").size(), 0);
   EXPECT_EQ(records_of("[]").size(), 0);
 }
 
-TEST_F(JsonRecordsTest, NamesTheLineThatIsWrong) {
+TEST_F(RecordsTest, NamesTheLineThatIsWrong) {
   EXPECT_THAT(error_in("{\"a\": 1}\n{\"a\": \n"), HasSubstr("data.jsonl:2: not valid JSON"));
   EXPECT_THAT(error_in("{\"a\": 1}\n[1, 2]\n"), HasSubstr("data.jsonl:2: holds a JSON array, not an object"));
   EXPECT_THAT(error_in("{\"a\": 1, \"a\": 2}\n"), HasSubstr("data.jsonl:1: key \"a\" is given twice"));
   EXPECT_THAT(error_in("{\"a\": 1}\n{\"a\": \"b\xFF\"}\n"), HasSubstr("data.jsonl:2: invalid UTF-8 at byte 17 of the file"));
 }
 
-TEST_F(JsonRecordsTest, NamesWhatIsWrongInAnArray) {
+TEST_F(RecordsTest, NamesWhatIsWrongInAnArray) {
   EXPECT_THAT(error_in("[{\"a\": 1},\n{\"a\": \n 1,,\n}]"), HasSubstr("data.jsonl:3: not valid JSON"));
   EXPECT_THAT(error_in("[{\"a\": 1},\n{\"a\": 1}\n"), HasSubstr("data.jsonl:3: not valid JSON: the array does not end"));
   EXPECT_THAT(error_in("[{\"a\": 1},\n{\"a\": \"1}]"), HasSubstr("data.jsonl:2: not valid JSON: the file ends inside this element"));
@@ -79,8 +79,20 @@ TEST_F(JsonRecordsTest, NamesWhatIsWrongInAnArray) {
   EXPECT_THAT(error_in("[1, 2]"), HasSubstr("holds a JSON number, not an object"));
 }
 
-TEST_F(JsonRecordsTest, MissingFile) {
-  EXPECT_THAT(test::error_of([&] { JsonRecords({directory_ / "none.jsonl"}); }), HasSubstr("none.jsonl"));
+TEST_F(RecordsTest, AFileThatShrinksIsAnErrorNotACrash) {
+  const Records records = records_of("{\"a\": 1}\n{\"a\": 2}\n");
+  std::filesystem::resize_file(directory_ / "data.jsonl", 3);
+  EXPECT_THAT(test::error_of([&] { records.record(1); }), HasSubstr("data.jsonl: the file has become shorter while it is in use"));
+}
+
+TEST_F(RecordsTest, AJsonFileMayBeOneObject) {
+  const Records records = records_of("{\n  \"a\": [1,\n 2]\n}\n", "one.json");
+  ASSERT_EQ(records.size(), 1);
+  EXPECT_EQ(records.record(0)["a"][1], 2);
+}
+
+TEST_F(RecordsTest, MissingFile) {
+  EXPECT_THAT(test::error_of([&] { Records({directory_ / "none.jsonl"}); }), HasSubstr("none.jsonl"));
 }
 
 TEST(TextColumn, WantsText) {

@@ -1,22 +1,24 @@
-#include "tessera/data/dataset/json_records.h"
-
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <limits>
+#include <string_view>
 
 #include "tessera/core/error.h"
+#include "tessera/core/file.h"
+#include "tessera/core/shortened.h"
 #include "tessera/core/text.h"
+#include "tessera/data/dataset/records.h"
+#include "tessera/formats/decompress.h"
 
 namespace tessera::data {
 namespace {
 
-/// parse_json counts lines from the start of what it is given: turns "file:LINE:k" into the line of the file.
-Json parse_record(std::string_view text, const std::string& file, std::size_t line) {
+/// parse_ordered_json counts lines from the start of what it is given: turns "file:LINE:k" into the line of the file.
+OrderedJson parse_record(std::string_view text, const std::string& file, std::size_t line) {
   const std::string where = fmt::format("{}:{}", file, line);
   try {
-    return parse_json(text, where);
+    return parse_ordered_json(text, where);
   } catch (const UserError& error) {
     Problem problem = error.problems().front();
     if (!problem.where.starts_with(where + ":")) throw;
@@ -59,46 +61,64 @@ std::size_t skip_value(std::string_view text, std::size_t at, std::size_t& line)
 
 std::size_t without_byte_order_mark(std::string_view text) { return text.starts_with("\xEF\xBB\xBF") ? 3 : 0; }
 
-}  // namespace
+class JsonSource : public RecordSource {
+ public:
+  explicit JsonSource(const std::filesystem::path& path);
+  std::int64_t size() const override { return static_cast<std::int64_t>(spans_.size()); }
+  OrderedJson record(std::int64_t index) const override;
+  std::string where(std::int64_t index) const override { return at_line(span(index).line); }
 
-JsonRecords::JsonRecords(const std::vector<std::filesystem::path>& files) {
-  for (const auto& path : files) {
-    files_.emplace_back(path);
-    const auto file = static_cast<std::uint32_t>(files_.size() - 1);
-    const std::string_view text = files_.back().text();
-    std::size_t line = 1;
-    const std::size_t first = skip_spaces(text, without_byte_order_mark(text), line);
-    if (first < text.size() && text[first] == '[') {
-      index_array(file);
-    } else {
-      index_lines(file);
-    }
+ private:
+  struct Span {
+    std::uint64_t offset;
+    std::uint32_t size;
+    std::uint32_t line;
+  };
+  const Span& span(std::int64_t index) const { return spans_[static_cast<std::size_t>(index)]; }
+  std::string at_line(std::size_t line) const { return fmt::format("{}:{}", name_, line); }
+  void index_lines();
+  void index_array();
+  bool index_one_object();
+  void add(std::size_t begin, std::size_t end, std::size_t line);
+
+  std::string name_;
+  MappedFile file_;
+  std::vector<Span> spans_;
+};
+
+JsonSource::JsonSource(const std::filesystem::path& path) : name_(path.string()), file_(formats::map_text(path)) {
+  const std::string_view text = file_.text();
+  std::size_t line = 1;
+  const std::size_t first = skip_spaces(text, without_byte_order_mark(text), line);
+  if (first < text.size() && text[first] == '[') {
+    index_array();
+  } else if (formats::without_compression(path).extension() != ".json" || !index_one_object()) {
+    index_lines();
   }
 }
 
-void JsonRecords::add(std::uint32_t file, std::size_t begin, std::size_t end, std::size_t line) {
+void JsonSource::add(std::size_t begin, std::size_t end, std::size_t line) {
   if (end - begin > std::numeric_limits<std::uint32_t>::max()) {
-    throw UserError({fmt::format("{}:{}", files_[file].path().string(), line), "one record is larger than 4 GiB", "a record is one sample", ""});
+    throw UserError({at_line(line), "one record is larger than 4 GiB", "a record is one sample", ""});
   }
-  spans_.push_back({begin, static_cast<std::uint32_t>(end - begin), static_cast<std::uint32_t>(line), file});
+  spans_.push_back({begin, static_cast<std::uint32_t>(end - begin), static_cast<std::uint32_t>(line)});
 }
 
-void JsonRecords::index_lines(std::uint32_t file) {
-  const std::string_view text = files_[file].text();
+void JsonSource::index_lines() {
+  const std::string_view text = file_.text();
   std::size_t line = 1;
   for (std::size_t begin = without_byte_order_mark(text); begin < text.size(); ++line) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
     const std::string_view content = text.substr(begin, end - begin);
-    if (!std::all_of(content.begin(), content.end(), is_space)) add(file, begin, end, line);
+    if (!std::all_of(content.begin(), content.end(), is_space)) add(begin, end, line);
     begin = end + 1;
   }
 }
 
-void JsonRecords::index_array(std::uint32_t file) {
-  const std::string_view text = files_[file].text();
+void JsonSource::index_array() {
+  const std::string_view text = file_.text();
   const auto broken = [&](std::size_t line, const char* what) {
-    return UserError(
-        {fmt::format("{}:{}", files_[file].path().string(), line), std::string("not valid JSON: ") + what, "the file is an array of objects", ""});
+    return UserError({at_line(line), std::string("not valid JSON: ") + what, "the file is an array of objects", ""});
   };
   std::size_t line = 1;
   std::size_t at = skip_spaces(text, without_byte_order_mark(text), line);
@@ -108,7 +128,7 @@ void JsonRecords::index_array(std::uint32_t file) {
     const std::size_t end = skip_value(text, at, line);
     if (end == std::string_view::npos) throw broken(begin_line, "the file ends inside this element");
     if (end == at) throw broken(line, "an element is missing");
-    add(file, at, end, begin_line);
+    add(at, end, begin_line);
     at = skip_spaces(text, end, line);
     if (at < text.size() && text[at] == ',') {
       at = skip_spaces(text, at + 1, line);
@@ -122,16 +142,27 @@ void JsonRecords::index_array(std::uint32_t file) {
   if (at < text.size()) throw broken(line, "text follows the array");
 }
 
-std::string JsonRecords::where(std::int64_t index) const { return fmt::format("{}:{}", files_[span(index).file].path().string(), span(index).line); }
+/// A .json file that is one object, over as many lines as it likes.
+bool JsonSource::index_one_object() {
+  const std::string_view text = file_.text();
+  std::size_t line = 1;
+  const std::size_t begin = skip_spaces(text, without_byte_order_mark(text), line);
+  const std::size_t begin_line = line;
+  const std::size_t end = skip_value(text, begin, line);
+  if (end == std::string_view::npos || end == begin || skip_spaces(text, end, line) < text.size()) return false;
+  add(begin, end, begin_line);
+  return true;
+}
 
-Json JsonRecords::record(std::int64_t index) const {
+OrderedJson JsonSource::record(std::int64_t index) const {
+  refuse_shortened(file_);
   const Span& at = span(index);
-  const std::string_view text = files_[at.file].text().substr(at.offset, at.size);
+  const std::string_view text = file_.text().substr(at.offset, at.size);
   if (const std::size_t invalid = first_invalid_utf8(text); invalid != std::string_view::npos) {
     throw UserError({where(index), fmt::format("invalid UTF-8 at byte {} of the file", at.offset + invalid), "data files are UTF-8",
                      "convert the file, for example with iconv"});
   }
-  Json record = parse_record(text, files_[at.file].path().string(), at.line);
+  OrderedJson record = parse_record(text, name_, at.line);
   if (!record.is_object()) {
     throw UserError({where(index), fmt::format("holds a JSON {}, not an object", record.type_name()),
                      "every line of JSONL, or element of the array, is one object", ""});
@@ -139,33 +170,8 @@ Json JsonRecords::record(std::int64_t index) const {
   return record;
 }
 
-void JsonRecords::keep(std::int64_t begin, std::int64_t end) {
-  spans_.erase(spans_.begin() + end, spans_.end());
-  spans_.erase(spans_.begin(), spans_.begin() + begin);
-}
+}  // namespace
 
-std::string JsonRecords::description() const {
-  std::vector<std::string> names;
-  for (const MappedFile& file : files_) names.push_back(file.path().string());
-  if (names.size() > 3) return fmt::format("{}, {} and {} more files", names[0], names[1], names.size() - 2);
-  return fmt::format("{}", fmt::join(names, ", "));
-}
-
-std::optional<std::string> text_column(const Json& record, const std::string& column, const std::string& where) {
-  const auto found = record.find(column);
-  if (found == record.end() || found->is_null()) return std::nullopt;
-  if (!found->is_string()) {
-    throw UserError(
-        {where, fmt::format("column '{}' holds a JSON {}, not text", column, found->type_name()), "the columns of a text dataset hold strings", ""});
-  }
-  return found->get<std::string>();
-}
-
-void throw_missing_column(const Json& record, const std::string& column, const std::string& where) {
-  std::vector<std::string> existing;
-  for (const auto& [key, value] : record.items()) existing.push_back(key);
-  throw UserError({where, fmt::format("there is no column '{}'", column), fmt::format("the columns here are {}", fmt::join(existing, ", ")),
-                   did_you_mean(column, existing)});
-}
+std::unique_ptr<RecordSource> open_json_records(const std::filesystem::path& file) { return std::make_unique<JsonSource>(file); }
 
 }  // namespace tessera::data

@@ -1,0 +1,125 @@
+"""Measures Tessera's data path beside the `tokenizers` wheel and transformers' own, on this machine, one after the other.
+
+    python benchmarks/data.py --tokenizer DIR_OR_FILE --text FILE [--text FILE]... [--pairs FILE.jsonl] [--megatron PREFIX] [--json FILE]
+
+needs tokenizers, transformers and torch (benchmarks/run puts them into benchmarks/.venv). --text files are encoded line by line, by one thread and by all.
+--pairs is a JSONL of question and answer: packed by Tessera's loader, and tokenised and collated as transformers does it. --megatron is a .bin/.idx pair
+read from the page cache. Prints a table of ratios.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import time
+
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+TESSERA = str(ROOT / "build/bin/tessera")
+RECIPE = """
+step_scheduler: {{global_batch_size: 4, local_batch_size: 1}}
+model: {{_target_: from_config, config: {{model_type: gpt2, n_embd: 8, n_layer: 1, n_head: 1, n_positions: 1048576, vocab_size: 200000}}}}
+optimizer: {{_target_: adamw, lr: 1.0e-3}}
+{data}
+"""
+
+
+def tessera(*arguments):
+    done = subprocess.run([TESSERA, *map(str, arguments), "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        raise SystemExit(done.stderr)
+    return json.loads(done.stdout)
+
+
+def best(work, runs):
+    times = []
+    for _ in range(runs):
+        start = time.monotonic()
+        work()
+        times.append(time.monotonic() - start)
+    return min(times)
+
+
+def peer_tokenizer(path, text):
+    """The wheel's fastest way from text to ids, one thread."""
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(path))
+    lines = pathlib.Path(text).read_text(encoding="utf-8").split("\n")
+    seconds = best(lambda: tokenizer.encode_batch_fast(lines, add_special_tokens=False), 5)
+    return pathlib.Path(text).stat().st_size / 1e6 / seconds
+
+
+def peer_collate(path, pairs, batch_size=4):
+    """Tokens a second of tokenising pairs and collating padded batches with labels."""
+    import torch
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(path))
+    rows = [json.loads(line) for line in open(pairs, encoding="utf-8")]
+
+    def sample(row):
+        prompt = tokenizer(row["question"] + " ", add_special_tokens=False)["input_ids"]
+        ids = tokenizer(row["question"] + " " + row["answer"])["input_ids"]
+        labels = [-100] * len(prompt) + ids[len(prompt):]
+        return ids[:-1], labels[1:]
+
+    tokens, start = 0, time.monotonic()
+    for begin in range(0, len(rows), batch_size):
+        batch = [sample(row) for row in rows[begin : begin + batch_size]]
+        longest = max(len(ids) for ids, _ in batch)
+        torch.tensor([ids + [0] * (longest - len(ids)) for ids, _ in batch])
+        torch.tensor([labels + [-100] * (longest - len(labels)) for _, labels in batch])
+        tokens += sum(len(ids) for ids, _ in batch)
+    return tokens / (time.monotonic() - start)
+
+
+def loader(data, steps, threads):
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as recipe:
+        recipe.write(RECIPE.format(data=data))
+        recipe.flush()
+        return tessera("bench", "loader", recipe.name, "--steps", steps, "--threads", threads)["tokens_per_second"]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tokenizer", type=pathlib.Path, required=True)
+    parser.add_argument("--text", action="append", default=[])
+    parser.add_argument("--pairs")
+    parser.add_argument("--megatron")
+    parser.add_argument("--json", type=pathlib.Path)
+    options = parser.parse_args()
+    rows = []
+    threads = os.cpu_count()
+    for text in options.text:
+        mine = tessera("bench", "tokenizer", options.tokenizer, text)
+        all_threads = tessera("bench", "tokenizer", options.tokenizer, text, "--threads", threads)
+        rows.append((f"encoding {pathlib.Path(text).name}, MB/s, one thread", mine["megabytes_per_second"], peer_tokenizer(options.tokenizer, text)))
+        rows.append((f"the same, {threads} threads beside one", all_threads["megabytes_per_second"], mine["megabytes_per_second"]))
+    if options.pairs:
+        pairs = pathlib.Path(options.pairs).resolve()
+        data = (f"tokenizer: {{pretrained_model_name_or_path: {options.tokenizer.resolve()}}}\n"
+                f"dataset: {{_target_: instruction, path_or_dataset_id: {pairs}, column_mapping: {{question: question, answer: answer}}}}\n")
+        packed = loader(data + "packed_sequence: {packed_sequence_size: 4096}\n", 200, 1)
+        with tempfile.NamedTemporaryFile("w", suffix=".txt") as text:
+            for line in open(pairs, encoding="utf-8"):
+                row = json.loads(line)
+                text.write((row["question"] + " " + row["answer"]).replace("\n", " ") + "\n")
+            text.flush()
+            bare = tessera("bench", "tokenizer", options.tokenizer, text.name)["tokens_per_second"]
+        rows.append(("packed pairs, tokens/s, one thread, beside the bare tokenizer", packed, bare))
+        rows.append(("unpacked pairs, tokens/s, one thread, beside transformers", loader(data, 1500, 1), peer_collate(options.tokenizer, pairs)))
+    if options.megatron:
+        data = f"dataset: {{_target_: megatron, paths: {pathlib.Path(options.megatron).resolve()}, seq_length: 2048, split: '1'}}\n"
+        for count in (1, threads):
+            rate = loader(data, 4000, count)
+            rows.append((f"Megatron file, GB/s of the .bin, {count} thread(s), aim 1", rate * 2 / 1e9, 1.0))
+    for name, mine, peer in rows:
+        print(f"{name:70} {mine:14.3f} {peer:14.3f}   ratio {mine / peer:.2f}")
+    if options.json:
+        options.json.write_text(json.dumps([{"name": n, "tessera": m, "peer": p} for n, m, p in rows], indent=1) + "\n")
+
+
+main()

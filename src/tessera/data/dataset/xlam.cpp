@@ -1,0 +1,135 @@
+#include "tessera/data/dataset/xlam.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "tessera/core/error.h"
+#include "tessera/core/text.h"
+#include "tessera/data/dataset/parallel.h"
+#include "tessera/data/dataset/python_json.h"
+
+namespace tessera::data {
+namespace {
+
+/// xLAM writes Python's types; everything unknown is a string.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kSchemaTypes = {{{"int", "integer"},
+                                                                                         {"integer", "integer"},
+                                                                                         {"float", "number"},
+                                                                                         {"double", "number"},
+                                                                                         {"number", "number"},
+                                                                                         {"bool", "boolean"},
+                                                                                         {"boolean", "boolean"},
+                                                                                         {"list", "array"},
+                                                                                         {"array", "array"},
+                                                                                         {"object", "object"},
+                                                                                         {"str", "string"}}};
+
+std::string schema_type(const OrderedJson& definition) {
+  const OrderedJson given = definition.value("type", OrderedJson("string"));
+  const std::string name = to_lower(python_text(given));
+  for (const auto& [python, schema] : kSchemaTypes)
+    if (name == python) return std::string(schema);
+  return "string";
+}
+
+/// A list of objects, or its JSON as text, as the dataset on the Hub has it.
+OrderedJson list_in(const OrderedJson& record, const std::string& column, const std::string& where) {
+  const auto found = record.find(column);
+  if (found == record.end()) throw_missing_column(record, column, where);
+  OrderedJson list = found->is_string() ? parse_ordered_json(found->get_ref<const std::string&>(), where) : *found;
+  if (list.is_null()) return OrderedJson::array();
+  bool objects = list.is_array();
+  for (const OrderedJson& item : list) objects = objects && item.is_object();
+  if (!objects) throw UserError({where, fmt::format("column '{}' is not a list of objects", column), "it lists functions with a name", ""});
+  return list;
+}
+
+bool has_name(const OrderedJson& item) { return item.contains("name") && item["name"].is_string() && item["name"] != ""; }
+
+OrderedJson parameters_schema(const OrderedJson& tool) {
+  OrderedJson properties = OrderedJson::object(), required = OrderedJson::array();
+  const auto parameters = tool.find("parameters");
+  if (parameters != tool.end() && parameters->is_object()) {
+    for (const auto& [name, definition] : parameters->items()) {
+      if (!definition.is_object()) continue;
+      OrderedJson property = {{"type", schema_type(definition)}, {"description", definition.value("description", OrderedJson(""))}};
+      if (definition.contains("enum")) property["enum"] = definition["enum"];
+      if (definition.contains("default")) {
+        property["default"] = definition["default"];
+      } else {
+        required.push_back(name);
+      }
+      properties[name] = std::move(property);
+    }
+  }
+  OrderedJson schema = {{"type", "object"}, {"properties", std::move(properties)}};
+  if (!required.empty()) schema["required"] = std::move(required);
+  return schema;
+}
+
+OrderedJson tools_of(const OrderedJson& record, const std::string& where) {
+  OrderedJson tools = OrderedJson::array();
+  for (const OrderedJson& tool : list_in(record, "tools", where)) {
+    if (!has_name(tool)) continue;
+    const OrderedJson function = {
+        {"name", tool["name"]}, {"description", tool.value("description", OrderedJson(""))}, {"parameters", parameters_schema(tool)}};
+    tools.push_back({{"type", "function"}, {"function", function}});
+  }
+  return tools;
+}
+
+OrderedJson calls_of(const OrderedJson& record, const std::string& where) {
+  OrderedJson calls = OrderedJson::array();
+  const auto id = record.find("id");
+  const std::string prefix = id == record.end() || id->is_null() ? "call_" : "call_" + python_text(*id) + "_";
+  std::size_t index = 0;
+  for (const OrderedJson& call : list_in(record, "answers", where)) {
+    const std::string name = prefix + std::to_string(index++);
+    if (!has_name(call)) continue;
+    OrderedJson arguments = call.value("arguments", OrderedJson(""));
+    if (!arguments.is_string()) arguments = python_json(arguments, JsonCharacters::Any);
+    calls.push_back({{"id", name}, {"type", "function"}, {"function", {{"name", call["name"]}, {"arguments", arguments}}}});
+  }
+  return calls;
+}
+
+}  // namespace
+
+Conversation xlam_conversation(const OrderedJson& record, const std::string& where) {
+  Conversation conversation{OrderedJson::array(), tools_of(record, where)};
+  conversation.messages.push_back({{"role", "user"}, {"content", needed_text(record, "query", where)}});
+  conversation.messages.push_back({{"role", "assistant"}, {"content", ""}, {"tool_calls", calls_of(record, where)}});
+  return conversation;
+}
+
+XlamDataset::XlamDataset(Records records, InstructionOptions options, DatasetContext context)
+    : records_(std::move(records)), options_(options), context_(std::move(context)) {
+  if (records_.size() == 0) throw UserError({records_.description(), "the dataset is empty", "training needs at least one sample", ""});
+  if (!context_.chat_template) {
+    throw UserError({"", "there is no chat template", "calls of functions are written down by the tokenizer's template",
+                     "set chat_template to a .jinja file, or use a model that was trained to call functions"});
+  }
+  for_each_index(records_.size(), context_.num_threads, "checking samples", [this](std::int64_t index) {
+    const std::string where = records_.where(index);
+    const Conversation conversation = xlam_conversation(records_.record(index), where);
+    if (conversation.messages[1]["tool_calls"].empty())
+      throw UserError({where, "the answer calls nothing", "a sample needs something to learn", "remove the record, or complete it"});
+    const std::int64_t bytes = conversation_bytes(conversation, context_, where);
+    if (!options_.truncate && context_.context_length > 0 && bytes > context_.context_length)
+      conversation_sample(conversation, options_, context_, where);
+  });
+}
+
+Sample XlamDataset::sample(std::int64_t index) const {
+  const std::string where = records_.where(index);
+  Sample sample = conversation_sample(xlam_conversation(records_.record(index), where), options_, context_, where);
+  sample.number = index;
+  return sample;
+}
+
+std::string XlamDataset::description() const { return fmt::format("{} function calls from {}", records_.size(), records_.description()); }
+
+}  // namespace tessera::data

@@ -1,0 +1,59 @@
+// Datasets beside NeMo AutoModel's own, which made tests/data/data/datasets.json (make_dataset_golden.py).
+#include <gmock/gmock.h>
+
+#include "data/dataset/dataset_fixture.h"
+#include "tessera/data/dataset/chat_dataset.h"
+#include "tessera/data/dataset/hellaswag.h"
+#include "tessera/data/dataset/xlam.h"
+
+namespace tessera::data {
+namespace {
+
+class AutoModelTest : public ::testing::Test {
+ protected:
+  Records records_of(const OrderedJson& records) {
+    test::write_file(directory_ / "records.json", records.dump());
+    return Records({directory_ / "records.json"});
+  }
+  void expect_rows(const Dataset& dataset, const OrderedJson& rows) {
+    ASSERT_EQ(dataset.size(), std::ssize(rows));
+    for (std::int64_t index = 0; index < dataset.size(); ++index) {
+      const Sample sample = dataset.sample(index);
+      const OrderedJson& row = rows[static_cast<std::size_t>(index)];
+      EXPECT_EQ(sample.input_ids, row["input_ids"].get<std::vector<std::int64_t>>()) << index << test::text_of(context_, sample.input_ids);
+      EXPECT_EQ(sample.labels, row["labels"].get<std::vector<std::int64_t>>()) << index;
+    }
+  }
+
+  test::TemporaryDirectory directory_;
+  DatasetContext context_ = test::small_context();
+  OrderedJson golden_ = parse_ordered_json(test::read_file(test::test_data("data/datasets.json")), "datasets.json");
+};
+
+TEST_F(AutoModelTest, HellaSwag) {
+  for (const auto& [tokenizer, expected] : golden_["hellaswag"].items()) {
+    context_.tokenizer = test::small_tokenizer(tokenizer);
+    expect_rows(HellaSwagDataset(records_of(expected["records"]), 0, false, context_), expected["rows"]);
+  }
+}
+
+TEST_F(AutoModelTest, HellaSwagPadsToAMultipleOfEight) {
+  const OrderedJson& expected = golden_["hellaswag"]["tokenizer"];
+  const HellaSwagDataset dataset(records_of(expected["records"]), 0, true, context_);
+  std::size_t longest = 0;
+  for (const OrderedJson& row : expected["rows"]) longest = std::max(longest, row["input_ids"].size());
+  EXPECT_EQ(dataset.sample(0).padded_length, static_cast<std::int64_t>((longest + 7) / 8 * 8));
+}
+
+TEST_F(AutoModelTest, Xlam) {
+  context_.chat_template = ChatTemplate(golden_["template"].get<std::string>(), "golden");
+  expect_rows(XlamDataset(records_of(golden_["xlam"]["records"]), {}, context_), golden_["xlam"]["rows"]);
+}
+
+TEST_F(AutoModelTest, Chat) {
+  context_.chat_template = ChatTemplate(golden_["template"].get<std::string>(), "golden");
+  expect_rows(ChatDataset(records_of(golden_["chat"]["records"]), {}, false, context_), golden_["chat"]["rows"]);
+}
+
+}  // namespace
+}  // namespace tessera::data

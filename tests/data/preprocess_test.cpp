@@ -1,0 +1,119 @@
+#include "tessera/data/preprocess.h"
+
+#include <gmock/gmock.h>
+
+#include "data/dataset/dataset_fixture.h"
+#include "tessera/core/json.h"
+#include "tessera/core/text.h"
+#include "tessera/data/summary.h"
+#include "tessera/formats/megatron.h"
+
+namespace tessera::data {
+namespace {
+
+using ::testing::HasSubstr;
+
+class PreprocessTest : public ::testing::Test {
+ protected:
+  std::filesystem::path file(const std::string& name, std::string_view text) {
+    test::write_file(directory_ / name, text);
+    return directory_ / name;
+  }
+  test::TemporaryDirectory directory_;
+  Tokenizer tokenizer_ = test::small_tokenizer("tokenizer");
+};
+
+TEST_F(PreprocessTest, DocumentsKeepTheirOrderAndText) {
+  std::string lines;
+  for (int i = 0; i < 300; ++i) lines += "{\"text\": \"the keeper of number " + std::to_string(i) + "\"}\n";
+  const auto input = file("a.jsonl", lines + "{\"text\": \"\"}\n");
+  std::string first;
+  for (const int threads : {1, 4}) {
+    const PreprocessResult result =
+        preprocess({input, file("b.txt", "plain")}, tokenizer_, directory_ / "out", {.append_eod = true, .num_threads = threads});
+    EXPECT_EQ(result.prefix, directory_ / "out_text_document");
+    EXPECT_EQ(result.num_documents, 302);
+    const formats::MegatronFile written(result.prefix);
+    ASSERT_EQ(written.num_sequences(), 301);  // an empty document has no tokens, and no end
+    EXPECT_EQ(written.num_tokens(), result.num_tokens);
+    EXPECT_EQ(written.type(), formats::MegatronType::U16);
+    std::vector<std::int64_t> tokens(static_cast<std::size_t>(written.length(299)));
+    written.read(299, 0, tokens);
+    EXPECT_EQ(tokens.back(), 1);
+    tokens.pop_back();
+    EXPECT_EQ(tokenizer_.decode(std::vector<TokenId>(tokens.begin(), tokens.end()), false), "the keeper of number 299");
+    const std::string bytes = test::read_file(result.prefix.string() + ".bin") + test::read_file(result.prefix.string() + ".idx");
+    if (first.empty()) first = bytes;
+    EXPECT_EQ(bytes, first);
+  }
+}
+
+TEST_F(PreprocessTest, MistakesLeaveNoDataSet) {
+  const auto good = file("a.jsonl", "{\"text\": \"x\"}\n");
+  preprocess({good}, tokenizer_, directory_ / "out", {});
+  EXPECT_THAT(test::error_of([&] { preprocess({file("b.jsonl", "{\"text\": \"x\"}\n{\"body\": \"x\"}\n")}, tokenizer_, directory_ / "out", {}); }),
+              HasSubstr("b.jsonl:2: there is no column 'text'"));
+  EXPECT_FALSE(std::filesystem::exists(directory_ / "out_text_document.idx"));
+  EXPECT_THAT(test::error_of([&] { preprocess({file("c.jsonl", "{\"text\": \"x\xff\"}\n")}, tokenizer_, directory_ / "out", {}); }),
+              HasSubstr("c.jsonl:1: invalid UTF-8 at byte 11 of the file"));
+  EXPECT_THAT(test::error_of([&] { preprocess({file("d.txt", "ab\xff")}, tokenizer_, directory_ / "out", {}); }),
+              HasSubstr("invalid UTF-8 at byte 2"));
+}
+
+/// The published file's documents, decoded, come out as the same bytes again.
+TEST_F(PreprocessTest, IsByteForByteWhatMegatronWrites) {
+  const auto published = test::shared_data("data/megatron/meg-gpt2-openwebtext_text_document.idx");
+  TESSERA_SKIP_WITHOUT(published);
+  const std::filesystem::path folder = published.parent_path();
+  Json definition = read_json_file(test::test_data("data/tokenizer/tokenizer.json"));
+  definition["added_tokens"] = Json::array();
+  definition["model"]["vocab"] = read_json_file(folder / "gpt2-tiny-vocab.json");
+  definition["model"]["merges"] = Json::array();
+  for (const std::string& line : split(test::read_file(folder / "gpt2-tiny-merges.txt"), '\n'))
+    if (!line.empty() && !line.starts_with("#version")) definition["model"]["merges"].push_back(line);
+  TokenizerDefinition parsed = parse_tokenizer_json(definition.dump(), "tiny gpt2");
+  parsed.special_tokens.eos = definition["model"]["vocab"]["<|endoftext|>"].get<TokenId>();
+  const Tokenizer tokenizer(parsed);
+
+  const formats::MegatronFile file(published);
+  std::string lines;
+  for (std::int64_t document = 0; document < file.num_sequences(); ++document) {
+    std::vector<std::int64_t> tokens(static_cast<std::size_t>(file.length(document)));
+    file.read(document, 0, tokens);
+    ASSERT_EQ(tokens.back(), *parsed.special_tokens.eos);
+    tokens.pop_back();
+    lines += Json{{"text", tokenizer.decode(std::vector<TokenId>(tokens.begin(), tokens.end()), false)}}.dump() + "\n";
+  }
+  test::write_file(directory_ / "text.jsonl", lines);
+  const PreprocessResult result = preprocess({directory_ / "text.jsonl"}, tokenizer, directory_ / "out", {.append_eod = true, .num_threads = 2});
+  EXPECT_TRUE(test::read_file(result.prefix.string() + ".bin") == test::read_file(std::filesystem::path(published).replace_extension(".bin")));
+  EXPECT_TRUE(test::read_file(result.prefix.string() + ".idx") == test::read_file(published));
+}
+
+TEST(LengthHistogram, HasRoundBins) {
+  const auto bins = length_histogram({3, 4, 17, 18, 19, 96}, 10);
+  ASSERT_EQ(bins.size(), 10U);
+  EXPECT_EQ(bins[0].begin, 0);
+  EXPECT_EQ(bins[0].end, 10);
+  EXPECT_EQ(bins[1].count, 3);
+  EXPECT_EQ(bins[9].count, 1);
+  EXPECT_EQ(length_histogram({5, 5}, 10).size(), 1U);
+}
+
+TEST(SampleSpans, SeparateWhatIsLearnt) {
+  const Tokenizer tokenizer = test::small_tokenizer("tokenizer");
+  const auto tokens = tokenizer.encode("the keeper answers yes", false);
+  Sample sample;
+  sample.input_ids.assign(tokens.begin(), tokens.end() - 1);
+  sample.labels.assign(tokens.begin() + 1, tokens.end());
+  std::fill(sample.labels.begin(), sample.labels.end() - 2, ignored_label);
+  const auto spans = sample_spans(sample, &tokenizer);
+  ASSERT_EQ(spans.size(), 2U);
+  EXPECT_EQ(spans[0].text + spans[1].text, "the keeper answers yes");
+  EXPECT_TRUE(spans[1].learnt);
+  EXPECT_EQ(spans[1].text, tokenizer.decode(std::span(tokens).last(2), false));
+  EXPECT_EQ(sample_spans({.input_ids = {7, 8}, .labels = {ignored_label, 9}}, nullptr)[1].text, "9 ");
+}
+
+}  // namespace
+}  // namespace tessera::data
