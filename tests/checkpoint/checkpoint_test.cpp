@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <iostream>
+
 #include "checkpoint/small_run.h"
 #include "tessera/core/error.h"
 #include "tessera/formats/huggingface.h"
@@ -203,28 +205,45 @@ TEST(CheckpointTest, ListsEveryMissingSurplusAndMisshapenTensorBeforeTouchingAny
   EXPECT_EQ(store.master(0).abs().sum().item<double>(), 0.0);
 }
 
-// Every file of a checkpoint, one bit at a time over the whole file.
-TEST(CorruptionTest, AFlippedBitAnywhereIsFound) {
+/// Flips one bit in every `stride`-th byte of every file of a checkpoint, the manifest's too.
+void expect_flips_are_found(const auto& stride_of) {
   const TemporaryDirectory directory;
   SmallRun run;
   SaveRequest request = run.request(1);
   request.consolidate = true;
   const fs::path checkpoint = save(directory.path(), request);
   const Manifest manifest = read_manifest(checkpoint);
+  std::size_t flips = 0;
   for (const auto& [name, record] : manifest.files) {
     const std::string good = test::read_file(checkpoint / name);
-    for (std::size_t position = 0; position < good.size(); position += 1 + good.size() / 40) {
+    for (std::size_t position = 0; position < good.size(); position += stride_of(good.size()), ++flips) {
       std::string bad = good;
       bad[position] = static_cast<char>(bad[position] ^ (1 << (position % 8)));
       test::write_file(checkpoint / name, bad);
-      EXPECT_EQ(verify_files(checkpoint, manifest, Verify::Full).size(), 1u) << name << " " << position;
+      ASSERT_EQ(verify_files(checkpoint, manifest, Verify::Full).size(), 1u) << name << " " << position;
       if (name.starts_with("model/consolidated/")) continue;  // a copy for others: not read on resume
       SmallRun restored;
-      EXPECT_THAT(error_of([&] { restored.restore(checkpoint, {.verify = Verify::Full}); }), HasSubstr(name));
+      ASSERT_THAT(error_of([&] { restored.restore(checkpoint, {.verify = Verify::Full}); }), HasSubstr(name));
     }
     test::write_file(checkpoint / name, good);
   }
-  EXPECT_TRUE(verify_files(checkpoint, manifest, Verify::Full).empty());
+  const std::string good = test::read_file(checkpoint / kManifestName);
+  for (std::size_t position = 0; position < good.size(); position += stride_of(good.size()), ++flips) {
+    std::string bad = good;
+    bad[position] = static_cast<char>(bad[position] ^ (1 << (position % 8)));
+    test::write_file(checkpoint / kManifestName, bad);
+    ASSERT_THAT(error_of([&] { read_manifest(checkpoint); }), HasSubstr("damaged")) << position;
+  }
+  test::write_file(checkpoint / kManifestName, good);
+  EXPECT_TRUE(verify_files(checkpoint, read_manifest(checkpoint), Verify::Full).empty());
+  std::cout << "flipped bits: " << flips << "\n";
+}
+
+TEST(CorruptionTest, AFlippedBitAnywhereIsFound) {
+  expect_flips_are_found([](std::size_t size) { return 1 + size / 40; });
+}
+TEST(CorruptionTest, LONG_AFlippedBitInEveryByteIsFound) {
+  expect_flips_are_found([](std::size_t) { return std::size_t{1}; });
 }
 
 TEST(CorruptionTest, NamesTheDamagedTensor) {
@@ -238,20 +257,53 @@ TEST(CorruptionTest, NamesTheDamagedTensor) {
   EXPECT_THAT(error_of([&] { run.restore(checkpoint, {.verify = Verify::Full}); }), HasSubstr("exp_avg_sq.model.norm.weight is damaged"));
 }
 
-TEST(CorruptionTest, EveryLoadRefusesTruncation) {
+/// Cuts what a load reads at every `stride`-th length.
+void expect_truncation_is_refused(const auto& stride_of) {
   const TemporaryDirectory directory;
   SmallRun run;
   const fs::path checkpoint = save(directory.path(), run.request(1));
-  for (const char* name : {"model/shard-00001-of-00001.safetensors", "optim/shard-00001-of-00001.safetensors", "loader.json", "manifest.json"}) {
+  for (const char* name : {"model/shard-00001-of-00001.safetensors", "optim/shard-00001-of-00001.safetensors", "loader.json", "scheduler.json",
+                           "losses.json", "manifest.json"}) {
     const std::string good = test::read_file(checkpoint / name);
-    for (const std::size_t size : {std::size_t{0}, good.size() / 2, good.size() - 3}) {
+    for (std::size_t size = 0; size < good.size(); size += stride_of(good.size())) {
       test::write_file(checkpoint / name, good.substr(0, size));
       for (const Verify verify : {Verify::Full, Verify::Sizes, Verify::Off})
-        EXPECT_THAT(error_of([&] { run.restore(checkpoint, {.verify = verify}); }), HasSubstr(name)) << size;
+        ASSERT_THAT(error_of([&] { run.restore(checkpoint, {.verify = verify}); }), HasSubstr(name)) << size;
     }
     test::write_file(checkpoint / name, good);
   }
   run.restore(checkpoint, {.verify = Verify::Full});
+}
+
+TEST(CorruptionTest, EveryLoadRefusesTruncation) {
+  expect_truncation_is_refused([](std::size_t size) { return size < 9 ? 1 : size / 9; });
+}
+TEST(CorruptionTest, LONG_EveryLoadRefusesTruncationAtEveryLength) {
+  expect_truncation_is_refused([](std::size_t) { return std::size_t{1}; });
+}
+
+// Ranks that restore together divide the files; each damage is somebody's to find.
+TEST(CorruptionTest, RanksCheckTheFilesTogether) {
+  const TemporaryDirectory directory;
+  SmallRun run;
+  const fs::path checkpoint = save(directory.path(), run.request(1));
+  for (const char* name : {"model/shard-00001-of-00001.safetensors", "optim/shard-00001-of-00001.safetensors", "model/config.json", "config.yaml"}) {
+    std::string bytes = test::read_file(checkpoint / name);
+    bytes.back() ^= 1;
+    test::write_file(checkpoint / name, bytes);
+    int found = 0;
+    for (int rank = 0; rank < 3; ++rank) {
+      try {
+        run.restore(checkpoint, {.verify = Verify::Full, .rank = rank, .num_ranks = 3});
+      } catch (const UserError& error) {
+        EXPECT_THAT(error.what(), HasSubstr(name));
+        ++found;
+      }
+    }
+    EXPECT_EQ(found, 1) << name;
+    bytes.back() ^= 1;
+    test::write_file(checkpoint / name, bytes);
+  }
 }
 
 }  // namespace

@@ -2,7 +2,10 @@
 
 #include <gmock/gmock.h>
 
+#include "checkpoint/forked_ranks.h"
 #include "checkpoint/small_run.h"
+#include "tessera/checkpoint/hash.h"
+#include "tessera/checkpoint/shard.h"
 #include "tessera/core/json.h"
 #include "tessera/formats/huggingface.h"
 
@@ -77,6 +80,93 @@ TEST(ConsolidateTest, ACheckpointIsATensorSource) {
   source->read_rows("layers.0.down.weight", 3, 2, DType::F32, std::as_writable_bytes(std::span(rows)));
   const std::vector<float> whole = expected(saved.run, "layers.0.down.weight");
   EXPECT_EQ(rows, std::vector<float>(whole.begin() + 15, whole.begin() + 25));
+}
+
+// Of every division: contiguous parts that cover all bytes, begin at blocks, and are equal but for a block.
+TEST(ConsolidateTest, PartsCoverTheFilesEvenly) {
+  const std::vector<std::uint64_t> sizes{5 * kBlockBytes + 7, 100, kBlockBytes, 0, 3 * kBlockBytes - 1};
+  for (const int num_ranks : {1, 2, 3, 7, 12, 20}) {
+    std::vector<std::uint64_t> next(sizes.size(), 0);
+    std::size_t file = 0;
+    for (int rank = 0; rank < num_ranks; ++rank) {
+      std::uint64_t blocks = 0;
+      for (const FilePart& part : parts_of_rank(sizes, rank, num_ranks)) {
+        EXPECT_GE(part.file, file);
+        file = part.file;
+        EXPECT_EQ(part.begin, next[file]);
+        EXPECT_EQ(part.begin % kBlockBytes, 0u);
+        EXPECT_LT(part.begin, part.end);
+        blocks += (part.end - part.begin + kBlockBytes - 1) / kBlockBytes;
+        next[file] = part.end;
+      }
+      EXPECT_LE(blocks, 11u / static_cast<unsigned>(num_ranks) + 1);
+    }
+    EXPECT_EQ(next, sizes) << num_ranks;
+  }
+}
+
+/// A checkpoint of two ranks whose tensors are several blocks of a file.
+struct Large {
+  test::TemporaryDirectory directory;
+  std::vector<float> weights = std::vector<float>(700 * 1001);
+  TensorRecords records;
+  Large() {
+    const auto operations = posix_file_operations();
+    for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<float>(i % 65537) / 3.0F;
+    fs::create_directory(directory / "model");
+    test::write_file(directory / "model/config.json", R"({"model_type": "large"})");
+    for (const std::int64_t rank : {0, 1}) {  // rows cut unevenly; a vector at one rank alone
+      const std::int64_t first = rank * 333;
+      const std::int64_t rows = rank == 0 ? 333 : 367;
+      std::vector<TensorBox> boxes{{{"w", DType::F32, {700, 1001}}, {first, 0}, {rows, 1001}, bytes_at(first * 1001), {1001, 1}}};
+      if (rank == 1) boxes.push_back({{"v", DType::F32, {300'000}}, {0}, {300'000}, bytes_at(0), {1}});
+      merge(records, write_shard_files(*operations, directory.path(), plan_shard_files("model", {rank, 2}, boxes)));
+    }
+  }
+  std::byte* bytes_at(std::int64_t element) { return reinterpret_cast<std::byte*>(weights.data() + element); }
+};
+
+TEST(ConsolidateTest, RanksWriteTheSameFilesTogether) {
+  Large large;
+  const ConsolidateSource source{large.directory.path(), &large.records, large.directory / "model"};
+  for (const ConsolidateOptions& options : {ConsolidateOptions{}, ConsolidateOptions{.max_shard_size = 2'000'000, .dtype = DType::BF16}}) {
+    const test::TemporaryDirectory outputs;
+    const auto operations = posix_file_operations();
+    consolidate(*operations, source, outputs / "1", options, test::alone());
+    const std::vector<float> values = read(*formats::open_huggingface_source(outputs / "1"), "v");
+    const std::vector<float> expected = read(*open_records_source(source.root, large.records), "v");
+    ASSERT_EQ(values.size(), expected.size());
+    for (std::size_t i = 0; i < values.size(); ++i) ASSERT_NEAR(values[i], expected[i], options.dtype ? expected[i] / 256 : 0.0F) << i;
+    for (const int num_ranks : {2, 3, 8}) {
+      const fs::path output = outputs / std::to_string(num_ranks);
+      const auto ends = test::run_forked(num_ranks, [&](comm::Communicator& group) -> std::int64_t {
+        std::uint64_t written = 0;
+        ConsolidateOptions counted = options;
+        counted.progress = [&](std::uint64_t bytes) { written += bytes; };
+        consolidate(*operations, source, output, counted, group);
+        return static_cast<std::int64_t>(written);
+      });
+      for (const test::RankEnd& end : ends) {
+        EXPECT_EQ(end.status, 0);
+        EXPECT_TRUE(end.answer > 0 || num_ranks > 3) << "a rank wrote nothing of three or four blocks";
+      }
+      for (const fs::directory_entry& entry : fs::directory_iterator(outputs / "1"))
+        EXPECT_EQ(test::read_file(output / entry.path().filename()), test::read_file(entry.path())) << entry.path();
+    }
+  }
+}
+
+TEST(ConsolidateTest, TheHashesOfPartsAreTheHashOfTheFile) {
+  Large large;
+  fs::create_directory(large.directory / "out");
+  const auto operations = posix_file_operations();
+  const auto records = write_consolidated(*operations, {large.directory.path(), &large.records, {}}, large.directory / "out",
+                                          {.max_shard_size = 2'000'000}, test::alone());
+  ASSERT_EQ(records.size(), 2u);
+  for (const auto& [name, record] : records) {
+    EXPECT_EQ(record.size, fs::file_size(large.directory / "out" / name));
+    EXPECT_EQ(record.xxh3, hash_of_file(large.directory / "out" / name));
+  }
 }
 
 TEST(ConsolidateTest, OnlyTheDtypeOfAConfigChanges) {

@@ -1,15 +1,16 @@
-// Ends a save at every file operation in turn, in every way a save can end, and looks at what is left.
+// Ends a save at every file operation of every rank in turn, in every way a save can end, and looks at what is left.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <array>
-#include <csignal>
-#include <iostream>
+#include <algorithm>
+#include <limits>
+#include <random>
 #include <string>
 
+#include "checkpoint/forked_ranks.h"
 #include "checkpoint/small_run.h"
 #include "tessera/core/error.h"
+#include "tessera/core/fault_operations.h"
 
 namespace fs = std::filesystem;
 
@@ -19,216 +20,178 @@ namespace {
 using test::SmallRun;
 using test::TemporaryDirectory;
 
-/// What happens at the chosen operation.
-enum class Fault {
-  NoSpace,      ///< it fails with ENOSPC, a write after half of its bytes
-  InputOutput,  ///< it fails with EIO and has done nothing
-  DieBefore,    ///< the process is gone before it: neither this nor any later operation happens
-  DieAfter,     ///< … after it
-  DieHalfway,   ///< … after half of a write
-  KillBefore,   ///< SIGKILL, in a real process
-  KillHalfway,
-};
-
-/// Not an std::exception: nothing catches it but the test.
-struct Death {};
-
-class FaultyOperations : public FileOperations {
- public:
-  FaultyOperations(int fail_at, Fault fault) : fail_at_(fail_at), fault_(fault) {}
-  int count() const { return count_; }
-
-  int create(const fs::path& path) override {
-    int descriptor = -1;
-    visit(path, [&] { descriptor = real_.create(path); });
-    return descriptor;
-  }
-  void write(int descriptor, std::span<const std::byte> bytes, const fs::path& path) override {
-    const auto half = [&] { real_.write(descriptor, bytes.first(bytes.size() / 2), path); };
-    visit(path, [&] { real_.write(descriptor, bytes, path); }, half);
-  }
-  void sync(int descriptor, const fs::path& path) override {
-    visit(path, [&] { real_.sync(descriptor, path); });
-  }
-  void close(int descriptor, const fs::path& path) override {
-    visit(path, [&] { real_.close(descriptor, path); });
-  }
-  void create_directory(const fs::path& path) override {
-    visit(path, [&] { real_.create_directory(path); });
-  }
-  void sync_directory(const fs::path& path) override {
-    visit(path, [&] { real_.sync_directory(path); });
-  }
-  void rename(const fs::path& from, const fs::path& to) override {
-    visit(to, [&] { real_.rename(from, to); });
-  }
-  void symlink(const fs::path& target, const fs::path& link) override {
-    visit(link, [&] { real_.symlink(target, link); });
-  }
-  void remove_all(const fs::path& path) override {
-    // Half a removal: what a kill leaves of a directory.
-    const auto half = [&] {
-      if (fs::is_directory(path / "optim")) fs::remove_all(path / "optim");
-    };
-    visit(path, [&] { real_.remove_all(path); }, half);
-  }
-
- private:
-  void visit(const fs::path& path, const std::function<void()>& act, const std::function<void()>& half = [] {}) {
-    if (dead_) throw Death{};
-    if (count_++ != fail_at_) return act();
-    switch (fault_) {
-      case Fault::NoSpace:
-        half();
-        throw Failure({path.string(), "cannot write: No space left on device", "", ""});
-      case Fault::InputOutput:
-        throw Failure({path.string(), "cannot write: Input/output error", "", ""});
-      case Fault::KillBefore:
-        ::kill(::getpid(), SIGKILL);
-        break;
-      case Fault::KillHalfway:
-        half();
-        ::kill(::getpid(), SIGKILL);
-        break;
-      case Fault::DieAfter:
-        act();
-        break;
-      case Fault::DieHalfway:
-        half();
-        break;
-      case Fault::DieBefore:
-        break;
-    }
-    dead_ = true;
-    throw Death{};
-  }
-
-  test::UnsyncedOperations real_;
-  int fail_at_;
-  Fault fault_;
-  int count_ = 0;
-  bool dead_ = false;
-};
+constexpr std::uint64_t kSeed = 20260;
+constexpr FaultKind kKinds[] = {FaultKind::NoSpace, FaultKind::InputOutput, FaultKind::KillBefore, FaultKind::KillHalfway, FaultKind::KillAfter};
 
 DirectoryOptions options() { return {.max_shard_size = 200, .max_recent_checkpoints = 1}; }
 
-/// One earlier checkpoint, and the state that the save under test wants to write.
-struct Scene {
-  SmallRun earlier, later;
-  Scene() {
-    earlier.train(1);
-    later.train(2);
-  }
-  void save_earlier(const fs::path& directory) const {
-    test::UnsyncedOperations operations;
-    SaveRequest request = earlier.request(10);
-    request.state.validation_metric = 2.0;
-    CheckpointDirectory(operations, directory, options(), test::alone()).save(request);
-  }
-  void save_later(FileOperations& operations, const fs::path& directory) const {
-    SaveRequest request = later.request(20);
-    request.state.validation_metric = 1.0;
-    request.consolidate = true;
-    CheckpointDirectory(operations, directory, options(), test::alone()).save(request);
+/// How the state of the run lies on the ranks.
+struct Layout {
+  std::string name;
+  int shards = 1;
+  int replicas = 1;
+
+  int num_ranks() const { return shards * replicas; }
+  model::Placement placement(int rank) const {
+    return {.num_shards = shards, .shard = rank % shards, .num_replicas = replicas, .replica = rank / shards};
   }
 };
 
-// Both links lead to a whole checkpoint; whatever is visible is whole.
-void expect_whole(const Scene& scene, const fs::path& directory) {
-  const std::vector<CheckpointEntry> entries = list_checkpoints(directory);
-  ASSERT_FALSE(entries.empty());
-  for (const CheckpointEntry& entry : entries) {
-    EXPECT_TRUE(verify_files(entry.path, read_manifest(entry.path), Verify::Full).empty()) << entry.path;
-    SmallRun restored;
-    restored.restore(entry.path, {.verify = Verify::Full});
-    EXPECT_TRUE(test::same_state(restored, entry.step == 10 ? scene.earlier : scene.later));
+/// One place where a save ends.
+struct Point {
+  int rank = 0;
+  Fault fault;
+  bool in_background = false;
+};
+
+/// One earlier checkpoint, and the state that the save under test wants to write.
+class Scene {
+ public:
+  explicit Scene(const Layout& layout) : layout_(layout) {
+    earlier_.train(1);
+    later_.train(2);
+    for (int rank = 0; rank < layout.num_ranks(); ++rank) {
+      ranks_.push_back(std::make_unique<SmallRun>(DType::BF16, nullptr, layout.placement(rank)));
+      ranks_.back()->train(2);
+    }
+    SaveRequest request = earlier_.request(10);
+    request.state.validation_metric = 2.0;
+    test::UnsyncedOperations operations;
+    CheckpointDirectory(operations, template_.path(), options(), test::alone()).save(request);
   }
-  for (const char* link : {kLatest, kLowestValidation}) EXPECT_TRUE(link_target(directory, link).has_value()) << link;
-  for (const fs::directory_entry& entry : fs::directory_iterator(directory)) {
-    const std::string name = entry.path().filename().string();
-    EXPECT_TRUE(name.starts_with(".") || name.starts_with(kLatest) || name.starts_with(kLowestValidation) || fs::exists(entry.path() / kManifestName))
-        << name;
+
+  /// A directory with the earlier checkpoint.
+  void prepare(const fs::path& directory) const {
+    fs::copy(template_.path(), directory, fs::copy_options::recursive | fs::copy_options::copy_symlinks);
   }
-}
 
-// The next run cleans up and saves.
-void expect_next_save_works(const Scene& scene, const fs::path& directory) {
-  test::UnsyncedOperations operations;
-  CheckpointDirectory run(operations, directory, options(), test::alone());
-  SaveRequest request = scene.later.request(30);
-  request.state.validation_metric = 0.5;
-  run.save(request);
-  EXPECT_EQ(link_target(directory, kLatest)->filename(), "epoch_0_step_30");
-  EXPECT_EQ(link_target(directory, kLowestValidation)->filename(), "epoch_0_step_30");
-  EXPECT_EQ(std::distance(fs::directory_iterator(directory), fs::directory_iterator()), 4);  // the checkpoint, two links, the lock
-}
-
-void interrupt_in_this_process(const Scene& scene, FaultyOperations& operations, const fs::path& directory) {
-  try {
-    scene.save_later(operations, directory);
-  } catch (const Failure&) {
-  } catch (const Death&) {
+  /// Saves the later state on all ranks, of which one meets the fault. Returns how many operations each asked for.
+  std::vector<test::RankEnd> save_later(const fs::path& directory, const Point& point) const {
+    return test::run_forked(layout_.num_ranks(), [&](comm::Communicator& group) -> std::int64_t {
+      test::UnsyncedOperations real;
+      FaultOperations operations(real, group.rank() == point.rank ? point.fault : Fault{});
+      try {
+        save(operations, directory, group, point.in_background);
+      } catch (const Failure&) {  // what the run would report
+      }
+      return operations.count();
+    });
   }
-}
 
-void interrupt_in_another_process(const Scene& scene, FaultyOperations& operations, const fs::path& directory) {
-  const pid_t child = ::fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
-    scene.save_later(operations, directory);
-    ::_exit(0);
+  // Both links lead to a whole checkpoint; whatever is visible is whole.
+  void expect_whole(const fs::path& directory) const {
+    const std::vector<CheckpointEntry> entries = list_checkpoints(directory);
+    ASSERT_FALSE(entries.empty());
+    for (const CheckpointEntry& entry : entries) {
+      EXPECT_TRUE(verify_files(entry.path, read_manifest(entry.path), Verify::Full).empty()) << entry.path;
+      SmallRun restored(DType::BF16);
+      restored.restore(entry.path, {.verify = Verify::Full});
+      EXPECT_TRUE(test::same_state(restored, entry.step == 10 ? earlier_ : later_));
+    }
+    for (const char* link : {kLatest, kLowestValidation}) EXPECT_TRUE(link_target(directory, link).has_value()) << link;
+    for (const fs::directory_entry& entry : fs::directory_iterator(directory)) {
+      const std::string name = entry.path().filename().string();
+      EXPECT_TRUE(name.starts_with(".") || name.starts_with(kLatest) || name.starts_with(kLowestValidation) || is_checkpoint(entry.path())) << name;
+    }
   }
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
-}
 
-int count_operations(const Scene& scene) {
-  const TemporaryDirectory directory;
-  scene.save_earlier(directory.path());
-  FaultyOperations operations(-1, Fault::DieBefore);
-  scene.save_later(operations, directory.path());
-  return operations.count();
-}
-
-class CrashTest : public testing::TestWithParam<Fault> {};
-
-TEST_P(CrashTest, LeavesWholeCheckpointsAtEveryOperation) {
-  const Scene scene;
-  const int points = count_operations(scene);
-  ASSERT_GT(points, 60);
-  const bool kills = GetParam() == Fault::KillBefore || GetParam() == Fault::KillHalfway;
-  for (int point = 0; point < points; ++point) {
-    SCOPED_TRACE(point);
-    const TemporaryDirectory directory;
-    scene.save_earlier(directory.path());
-    FaultyOperations operations(point, GetParam());
-    kills ? interrupt_in_another_process(scene, operations, directory.path()) : interrupt_in_this_process(scene, operations, directory.path());
-    expect_whole(scene, directory.path());
-    expect_next_save_works(scene, directory.path());
-    if (HasFailure()) return;
+  // The next run cleans up and saves.
+  void expect_next_save_works(const fs::path& directory) const {
+    test::UnsyncedOperations operations;
+    CheckpointDirectory run(operations, directory, options(), test::alone());
+    SaveRequest request = later_.request(30);
+    request.state.validation_metric = 0.5;
+    run.save(request);
+    for (const char* link : {kLatest, kLowestValidation}) EXPECT_EQ(link_target(directory, link)->filename(), "epoch_0_step_30");
+    EXPECT_EQ(std::distance(fs::directory_iterator(directory), fs::directory_iterator()), 4);  // the checkpoint, two links, the lock
   }
-  std::cout << "injected points: " << points << "\n";
+
+  const Layout& layout() const { return layout_; }
+
+ private:
+  void save(FileOperations& operations, const fs::path& directory, comm::Communicator& group, bool in_background) const {
+    SmallRun& own = *ranks_[static_cast<std::size_t>(group.rank())];
+    CheckpointDirectory run(operations, directory, options(), group);
+    SaveRequest request = own.request(20);
+    request.state.validation_metric = 1.0;
+    request.consolidate = true;
+    if (!in_background) {
+      run.save(request);
+      return;
+    }
+    run.begin_save(request);
+    own.train(1);  // what is saved is what was there before
+    run.finish_save();
+  }
+
+  Layout layout_;
+  SmallRun earlier_{DType::BF16}, later_{DType::BF16};
+  std::vector<std::unique_ptr<SmallRun>> ranks_;
+  TemporaryDirectory template_;
+};
+
+std::vector<Point> all_points(const Scene& scene) {
+  std::vector<Point> points;
+  for (const bool in_background : {false, true}) {
+    const TemporaryDirectory parent;
+    scene.prepare(parent / "run");
+    const std::vector<test::RankEnd> ends = scene.save_later(parent / "run", {.rank = 0, .fault = {}, .in_background = in_background});
+    for (int rank = 0; rank < scene.layout().num_ranks(); ++rank)
+      for (int at = 0; at < ends[static_cast<std::size_t>(rank)].answer; ++at)
+        for (const FaultKind kind : kKinds) points.push_back({rank, {.at = at, .kind = kind}, in_background});
+  }
+  return points;
 }
 
-std::string name_of(const testing::TestParamInfo<Fault>& info) {
-  constexpr std::array names = {"NoSpace", "InputOutput", "DieBefore", "DieAfter", "DieHalfway", "KillBefore", "KillHalfway"};
-  return names[static_cast<std::size_t>(info.param)];
+void end_at(const Scene& scene, const Point& point) {
+  SCOPED_TRACE(fmt::format("rank {}, operation {}, kind {}, in background {}", point.rank, point.fault.at, static_cast<int>(point.fault.kind),
+                           point.in_background));
+  const TemporaryDirectory parent;
+  scene.prepare(parent / "run");
+  const std::vector<test::RankEnd> ends = scene.save_later(parent / "run", point);
+  const bool kills = point.fault.kind >= FaultKind::KillBefore;
+  for (std::size_t rank = 0; rank < ends.size(); ++rank) {
+    EXPECT_EQ(ends[rank].killed, kills && static_cast<int>(rank) == point.rank);
+    EXPECT_EQ(ends[rank].status, 0);
+  }
+  scene.expect_whole(parent / "run");
+  scene.expect_next_save_works(parent / "run");
 }
 
-INSTANTIATE_TEST_SUITE_P(Faults, CrashTest,
-                         testing::Values(Fault::NoSpace, Fault::InputOutput, Fault::DieBefore, Fault::DieAfter, Fault::DieHalfway, Fault::KillBefore,
-                                         Fault::KillHalfway),
-                         name_of);
+class CrashTest : public testing::TestWithParam<Layout> {
+ protected:
+  /// At so many points, chosen by the seed; at all of them when there are fewer.
+  void end_saves(std::size_t num_points) {
+    const Scene scene(GetParam());
+    std::vector<Point> points = all_points(scene);
+    const std::size_t all = points.size();
+    if (num_points < all) {
+      std::ranges::shuffle(points, std::mt19937_64(kSeed));
+      points.resize(num_points);
+    }
+    for (const Point& point : points) {
+      end_at(scene, point);
+      if (HasFailure()) return;
+    }
+    fmt::print("injected points: {} of {}\n", points.size(), all);
+    EXPECT_GT(all, 500u);
+  }
+};
+
+TEST_P(CrashTest, SomePointsOfASave) { end_saves(60); }
+TEST_P(CrashTest, LONG_EveryPointOfASave) { end_saves(std::numeric_limits<std::size_t>::max()); }
+
+INSTANTIATE_TEST_SUITE_P(Layouts, CrashTest,
+                         testing::Values(Layout{"one", 1, 1}, Layout{"two", 2, 1}, Layout{"replicated", 1, 3}, Layout{"hybrid", 2, 2}),
+                         [](const auto& info) { return info.param.name; });
 
 TEST(CrashCleanupTest, AFailedSaveLeavesNothingVisibleNorHidden) {
-  const Scene scene;
-  for (int point = 0; point < 30; ++point) {
-    const TemporaryDirectory directory;
-    scene.save_earlier(directory.path());
-    FaultyOperations operations(point, Fault::NoSpace);
-    EXPECT_NE(test::error_of([&] { scene.save_later(operations, directory.path()); }).find("No space left"), std::string::npos);
-    EXPECT_EQ(std::distance(fs::directory_iterator(directory.path()), fs::directory_iterator()), 4);
+  const Scene scene({"one", 1, 1});
+  for (int at = 0; at < 30; ++at) {
+    const TemporaryDirectory parent;
+    scene.prepare(parent / "run");
+    scene.save_later(parent / "run", {.rank = 0, .fault = {.at = at, .kind = FaultKind::NoSpace}});
+    EXPECT_EQ(std::distance(fs::directory_iterator(parent / "run"), fs::directory_iterator()), 4) << at;
   }
 }
 

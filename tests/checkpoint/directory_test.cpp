@@ -92,7 +92,7 @@ TEST(DirectoryTest, TheSecondRunIsRefusedWithTheOwner) {
   {
     const DirectoryLock lock(directory.path());
     const std::string message = error_of([&] { DirectoryLock second(directory.path()); });
-    EXPECT_THAT(message, AllOf(HasSubstr("another run"), HasSubstr("process " + std::to_string(::getpid())), HasSubstr("on host")));
+    EXPECT_THAT(message, AllOf(HasSubstr("another run"), HasSubstr("process " + std::to_string(::getpid()) + " of "), HasSubstr("on host")));
   }
   const DirectoryLock again(directory.path());
 }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "support/support.h"
+#include "tessera/checkpoint/hash.h"
 #include "tessera/core/error.h"
 
 namespace tessera::checkpoint {
@@ -80,7 +81,7 @@ TEST(ManifestTest, VerifyNamesEachFile) {
   test::write_file(directory / "short", "abc");
   test::write_file(directory / "right", "abc");
   Manifest manifest;
-  manifest.files = {{"short", {4, ""}}, {"right", {3, "78af5f94892f3950"}}, {"gone", {1, ""}}};  // XXH3 of "abc", by xxhsum
+  manifest.files = {{"short", {4, ""}}, {"right", {3, hash_of_file(directory / "right")}}, {"gone", {1, ""}}};
   const auto names = [&](Verify verify) {
     std::string text;
     for (const Problem& problem : verify_files(directory.path(), manifest, verify)) text += problem.what + "; ";

@@ -7,24 +7,22 @@
 #include "optim/small_table.h"
 #include "support/support.h"
 #include "tessera/checkpoint/checkpoint.h"
+#include "tessera/core/forwarding_operations.h"
 
 namespace tessera::test {
 
 /// File operations that skip the waiting of fsync: tests end processes, not power.
-class UnsyncedOperations : public FileOperations {
+class UnsyncedOperations : public ForwardingFileOperations {
  public:
-  int create(const std::filesystem::path& path) override { return real_->create(path); }
-  void write(int descriptor, std::span<const std::byte> bytes, const std::filesystem::path& path) override { real_->write(descriptor, bytes, path); }
+  UnsyncedOperations() : ForwardingFileOperations(real()) {}
   void sync(int, const std::filesystem::path&) override {}
-  void close(int descriptor, const std::filesystem::path& path) override { real_->close(descriptor, path); }
-  void create_directory(const std::filesystem::path& path) override { real_->create_directory(path); }
   void sync_directory(const std::filesystem::path&) override {}
-  void rename(const std::filesystem::path& from, const std::filesystem::path& to) override { real_->rename(from, to); }
-  void symlink(const std::filesystem::path& target, const std::filesystem::path& link) override { real_->symlink(target, link); }
-  void remove_all(const std::filesystem::path& path) override { real_->remove_all(path); }
 
  private:
-  std::unique_ptr<FileOperations> real_ = posix_file_operations();
+  static FileOperations& real() {
+    static const std::unique_ptr<FileOperations> operations = posix_file_operations();
+    return *operations;
+  }
 };
 
 /// The group of a process that saves alone.
@@ -35,8 +33,8 @@ inline comm::Communicator& alone() {
 
 /// A model of a few parameters that trains on made-up gradients.
 struct SmallRun {
-  explicit SmallRun(DType dtype = DType::F32, std::function<bool(const model::ParameterSpec&)> frozen = {})
-      : store(small_table(), store_options(dtype, std::move(frozen))), optimizer(store, {}) {
+  explicit SmallRun(DType dtype = DType::F32, std::function<bool(const model::ParameterSpec&)> frozen = {}, const model::Placement& placement = {})
+      : store(small_table(), options(dtype, std::move(frozen), placement)), optimizer(store, {}) {
     fill_weights(store);
   }
   void train(int steps) {
@@ -72,15 +70,23 @@ struct SmallRun {
 
   model::ParameterStore store;
   optim::Optimizer optimizer;
+
+ private:
+  static model::ParameterStore::Options options(DType dtype, std::function<bool(const model::ParameterSpec&)> frozen,
+                                                const model::Placement& placement) {
+    model::ParameterStore::Options options = store_options(dtype, std::move(frozen));
+    options.placement = placement;
+    return options;
+  }
 };
 
-/// Every weight, master and moment, bit for bit.
+/// Every weight, master and moment that both hold, bit for bit.
 inline bool same_state(const SmallRun& a, const SmallRun& b) {
   if (a.optimizer.num_steps() != b.optimizer.num_steps()) return false;
   for (std::size_t i = 0; i < a.store.buffers().size(); ++i) {
     const model::FlatBuffer& x = a.store.buffers()[i];
     const model::FlatBuffer& y = b.store.buffers()[i];
-    if (x.master.defined() != y.master.defined() || !x.compute.equal(y.compute)) return false;
+    if (x.master.defined() != y.master.defined() || !x.compute_shard.equal(y.compute_shard)) return false;
     if (x.master.defined() && !x.master.equal(y.master)) return false;
     const optim::Moments& m = a.optimizer.moments()[i];
     const optim::Moments& n = b.optimizer.moments()[i];

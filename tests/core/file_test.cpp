@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "support/fault_operations.h"
 #include "support/support.h"
 #include "tessera/core/error.h"
+#include "tessera/core/fault_operations.h"
 
 namespace tessera {
 namespace {
@@ -89,6 +89,19 @@ TEST(File, ReplaceFile) {
   EXPECT_EQ(std::distance(fs::directory_iterator(directory.path()), {}), 1);
 }
 
+TEST(File, SeveralWritersEachWriteAPart) {
+  const test::TemporaryDirectory directory;
+  const auto operations = posix_file_operations();
+  FileWriter(*operations, directory / "parts").finish();
+  for (const auto& [offset, text] : {std::pair(6, "world"), std::pair(0, "hello ")}) {
+    FileWriter writer(*operations, directory / "parts", static_cast<std::uint64_t>(offset));
+    writer.write(std::string_view(text));
+    writer.finish();
+  }
+  EXPECT_EQ(read_text_file(directory / "parts"), "hello world");
+  EXPECT_THAT(test::error_of([&] { FileWriter(*operations, directory / "none", 0); }), HasSubstr("cannot open the file"));
+}
+
 TEST(File, ReplaceSymlink) {
   const test::TemporaryDirectory directory;
   const auto operations = posix_file_operations();
@@ -105,18 +118,18 @@ TEST(File, ReplaceSymlink) {
 /// Fails the n-th operation for every n: the old content must stay readable until the new is complete.
 TEST(File, ReplacementsSurviveAFailureAtEveryOperation) {
   bool completed = false;
-  for (int failing = 1; !completed; ++failing) {
+  for (int failing = 0; !completed; ++failing) {
     const test::TemporaryDirectory directory;
     const auto real = posix_file_operations();
     replace_file(*real, directory / "status", "old");
     replace_symlink(*real, "old", directory / "LATEST");
-    test::FaultOperations operations(*real, failing);
+    FaultOperations operations(*real, {.at = failing, .kind = FaultKind::NoSpace, .lasting = true});
     try {
       replace_file(operations, directory / "status", "new");
       replace_symlink(operations, "new", directory / "LATEST");
       completed = true;
     } catch (const Failure& failure) {
-      EXPECT_THAT(failure.what(), HasSubstr("injected"));
+      EXPECT_THAT(failure.what(), HasSubstr("No space left on device"));
     }
     const std::string status = read_text_file(directory / "status");
     EXPECT_THAT(status, testing::AnyOf("old", "new"));

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <ATen/ops/zeros.h>
+
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -48,10 +50,14 @@ void fill(at::Tensor flat, const model::FlatBuffer& buffer, const Value& value) 
     for (std::int64_t i = 0; i < range.size; ++i) flat[range.begin + i].fill_(value(static_cast<std::int64_t>(range.parameter) * 1000 + i));
 }
 
-/// Distinct weights and gradients, the same at every call.
+/// Distinct weights and gradients, the same at every call; of weights what the store holds.
 inline void fill_weights(model::ParameterStore& store, double phase = 0.0) {
-  for (model::FlatBuffer& buffer : store.buffers())
-    fill(buffer.master.defined() ? buffer.master : buffer.compute, buffer, [&](std::int64_t i) { return std::sin(static_cast<double>(i) + phase); });
+  for (model::FlatBuffer& buffer : store.buffers()) {
+    const at::Tensor held = buffer.master.defined() ? buffer.master : buffer.compute_shard;
+    const at::Tensor whole = at::zeros({buffer.num_elements()}, held.options());
+    fill(whole, buffer, [&](std::int64_t i) { return std::sin(static_cast<double>(i) + phase); });
+    held.copy_(whole.narrow(0, buffer.held.begin, buffer.held.size()));
+  }
   store.refresh_compute();
 }
 inline void fill_gradients(model::ParameterStore& store, double phase = 0.0) {

@@ -9,7 +9,9 @@
 #include <fstream>
 #include <thread>
 
+#include "tessera/checkpoint/compare.h"
 #include "tessera/checkpoint/directory.h"
+#include "tessera/checkpoint/manifest.h"
 #include "tessera/core/json.h"
 #include "tessera/core/text.h"
 #include "train/one_process.h"
@@ -222,18 +224,65 @@ TEST(Train, NamesARestorePointThatIsNotThere) {
 
 TEST(Train, DoesNotTrainOverLaterCheckpoints) {
   const TemporaryDirectory directory;
-  train_small(directory.path(), {"--step_scheduler.max_steps=3"});
+  train_small(directory.path(), {"--step_scheduler.max_steps=4", "--step_scheduler.ckpt_every_steps=2"});
   const std::string log = read_file(directory / "logs/training.jsonl");
-  const std::string error = error_of([&] { train_small(directory.path(), {"--step_scheduler.max_steps=3"}); });
-  EXPECT_THAT(error, HasSubstr("epoch_0_step_3")) << error;
+  for (const auto& options : {std::vector<std::string>{"--checkpoint.restore_from=epoch_0_step_2"},
+                              std::vector<std::string>{"--checkpoint.restore_from=LATEST", "--checkpoint.restore_optimizer=false"}})
+    EXPECT_THAT(error_of([&] { train_small(directory.path(), options); }), HasSubstr("epoch_0_step_4"));
   EXPECT_EQ(read_file(directory / "logs/training.jsonl"), log);
+}
+
+TEST(Train, GoesOnWhenTheDirectoryHoldsACheckpointOfTheSameModel) {
+  const TemporaryDirectory whole, parts;
+  const std::string schedule = "--lr_scheduler.wd_incr_steps=22";  // otherwise as long as the run, of which one is shorter
+  train_small(whole.path(), {"--step_scheduler.max_steps=8", schedule});
+  train_small(parts.path(), {"--step_scheduler.max_steps=3", schedule});
+  const RunSummary summary = train_small(parts.path(), {"--step_scheduler.max_steps=8", schedule});
+  EXPECT_EQ(summary.first_step, 3);
+  const checkpoint::Differences differences = checkpoint::compare(whole / "checkpoints/epoch_0_step_8", parts / "checkpoints/epoch_0_step_8");
+  EXPECT_TRUE(differences.same()) << testing::PrintToString(differences.state);
+  const RunSummary again = train_small(parts.path(), {"--step_scheduler.max_steps=8", schedule});
+  EXPECT_EQ(again.first_step, 8);
+  EXPECT_EQ(again.last_step, 8);
+  EXPECT_FALSE(again.checkpoint.has_value());
 }
 
 TEST(Train, RefusesACheckpointOfAnotherModel) {
   const TemporaryDirectory directory;
   train_small(directory.path(), {"--step_scheduler.max_steps=3"});
-  const std::string error = error_of([&] { train_small(directory.path(), {"--checkpoint.restore_from=LATEST", "--model.config.n_layer=3"}); });
-  EXPECT_THAT(error, AllOf(HasSubstr("2"), HasSubstr("3"), HasSubstr("layers"))) << error;
+  for (const std::string from : {"--checkpoint.restore_from=LATEST", "--checkpoint.restore_from="}) {
+    const std::string error = error_of([&] { train_small(directory.path(), {from, "--model.config.n_layer=3"}); });
+    EXPECT_THAT(error, AllOf(HasSubstr("checkpoint: gpt2: 2 layers"), HasSubstr("recipe:     gpt2: 3 layers"))) << error;
+  }
+}
+
+TEST(Train, StartsFromAPlainModelDirectoryWhenWeightsAloneAreAsked) {
+  const TemporaryDirectory first, second;
+  train_small(first.path(), {"--step_scheduler.max_steps=3", "--checkpoint.save_consolidated=final"});
+  const std::string model = (first / "checkpoints/LATEST/model/consolidated").string();
+  EXPECT_THAT(error_of([&] { train_small(second.path(), {"--checkpoint.restore_from=" + model}); }),
+              AllOf(HasSubstr("no optimizer state"), HasSubstr("restore_optimizer: false")));
+  const RunSummary summary = train_small(second.path(), {"--checkpoint.restore_from=" + model, "--checkpoint.restore_optimizer=false",
+                                                         "--step_scheduler.max_steps=1", "--optimizer.lr=0", "--lr_scheduler=null"});
+  EXPECT_EQ(summary.first_step, 0);
+  EXPECT_TRUE(checkpoint::compare(model, second / "checkpoints/LATEST").same());
+}
+
+TEST(Train, SavesInTheBackgroundTheSameAsInTheForeground) {
+  const TemporaryDirectory waits, goes_on;
+  const std::vector<std::string> options{"--step_scheduler.max_steps=9", "--step_scheduler.ckpt_every_steps=2",
+                                         "--checkpoint.save_consolidated=true"};
+  std::vector<std::string> in_background = options;
+  in_background.emplace_back("--checkpoint.is_async=true");
+  train_small(waits.path(), options);
+  const RunSummary summary = train_small(goes_on.path(), in_background);
+  EXPECT_EQ(summary.checkpoint, goes_on / "checkpoints/epoch_0_step_9");
+  for (const int step : {2, 4, 6, 8, 9}) {
+    const fs::path name = fmt::format("checkpoints/epoch_0_step_{}", step);
+    EXPECT_TRUE(checkpoint::compare(waits.path() / name, goes_on.path() / name).same()) << step;
+    EXPECT_TRUE(verify_files(goes_on.path() / name, checkpoint::read_manifest(goes_on.path() / name), checkpoint::Verify::Full).empty());
+  }
+  EXPECT_EQ(computed(waits.path()), computed(goes_on.path()));
 }
 
 TEST(Train, SaysWhenADirectoryCannotBeWritten) {
@@ -267,19 +316,21 @@ class FileSizeLimit {
 };
 
 TEST(Train, ASaveThatDoesNotFitLeavesTheEarlierOneWhole) {
-  const TemporaryDirectory directory;
-  train_small(directory.path(), {"--step_scheduler.max_steps=3"});
-  const auto expected = shards(directory / "checkpoints/epoch_0_step_3");
-  std::string error;
-  {
-    const FileSizeLimit limit(200'000);
-    error = error_of([&] { train_small(directory.path(), {"--step_scheduler.max_steps=5", "--checkpoint.restore_from=LATEST"}); });
+  for (const std::string is_async : {"false", "true"}) {
+    const TemporaryDirectory directory;
+    train_small(directory.path(), {"--step_scheduler.max_steps=3"});
+    const auto expected = shards(directory / "checkpoints/epoch_0_step_3");
+    std::string error;
+    {
+      const FileSizeLimit limit(200'000);
+      error = error_of([&] { train_small(directory.path(), {"--step_scheduler.max_steps=5", "--checkpoint.is_async=" + is_async}); });
+    }
+    EXPECT_THAT(error, AllOf(HasSubstr(".safetensors"), HasSubstr("File too large"), HasSubstr("earlier ones are untouched"))) << error;
+    EXPECT_EQ(checkpoint::link_target(directory / "checkpoints", "LATEST"), fs::canonical(directory / "checkpoints/epoch_0_step_3"));
+    EXPECT_TRUE(shards(directory / "checkpoints/epoch_0_step_3") == expected);
+    const RunSummary summary = train_small(directory.path(), {"--step_scheduler.max_steps=5"});
+    EXPECT_EQ(summary.last_step, 5);
   }
-  EXPECT_THAT(error, AllOf(HasSubstr(".safetensors"), HasSubstr("File too large"), HasSubstr("earlier ones are untouched"))) << error;
-  EXPECT_EQ(checkpoint::link_target(directory / "checkpoints", "LATEST"), fs::canonical(directory / "checkpoints/epoch_0_step_3"));
-  EXPECT_TRUE(shards(directory / "checkpoints/epoch_0_step_3") == expected);
-  const RunSummary summary = train_small(directory.path(), {"--step_scheduler.max_steps=5", "--checkpoint.restore_from=LATEST"});
-  EXPECT_EQ(summary.last_step, 5);
 }
 
 /// Questions longer than what fits: the answers, which alone are learnt, are cut off.

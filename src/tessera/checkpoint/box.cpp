@@ -78,6 +78,8 @@ void copy_row(const std::byte* from, DType from_dtype, const TensorBox& target, 
 
 }  // namespace
 
+void make_row_major(TensorBox& box) { box.strides = row_major_strides(box.size); }
+
 void stream_bytes(const TensorBox& original, const std::function<void(std::span<const std::byte>)>& sink) {
   const TensorBox box = with_dimension(original);
   const std::size_t element = size_of(box.tensor.dtype);

@@ -24,6 +24,8 @@ struct TensorBox {
   std::uint64_t num_elements() const { return formats::num_elements(size); }
 };
 
+/// Sets the strides of a box whose elements lie row-major.
+void make_row_major(TensorBox& box);
 /// The box's elements in row-major order, in one piece or several.
 void stream_bytes(const TensorBox& box, const std::function<void(std::span<const std::byte>)>& sink);
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cmath>
 #include <string_view>
 #include <utility>
@@ -27,7 +28,7 @@ constexpr std::string_view kConsolidateScript =
 # TESSERA names the program when it is not on the PATH; further arguments go to it.
 set -eu
 model=$(cd "$(dirname "$0")" && pwd)
-exec "${TESSERA:-tessera}" convert "$model/.." "$model/consolidated" "$@"
+exec "${TESSERA:-tessera}" checkpoint consolidate "$model/.." "$model/consolidated" "$@"
 )script";
 
 std::string json_text(const Json& json) { return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n"; }
@@ -46,12 +47,12 @@ void write_training_state(FileOperations& operations, const fs::path& checkpoint
   write_text(operations, checkpoint / "config.yaml", request.config_yaml);
 }
 
-Manifest start_manifest(const SaveRequest& request) {
+Manifest start_manifest(const SaveRequest& request, std::int64_t optimizer_steps) {
   Manifest manifest;
   manifest.epoch = request.state.epoch;
   manifest.step = request.state.step;
   manifest.signature = request.signature;
-  manifest.optimizer_steps = request.optimizer->num_steps();
+  manifest.optimizer_steps = optimizer_steps;
   manifest.validation_metric = request.state.validation_metric;
   manifest.layout = request.layout;
   manifest.versions = request.versions;
@@ -120,7 +121,37 @@ void CheckpointDirectory::refuse_later_checkpoints(std::int64_t step) const {
                           "continue from it with checkpoint.restore_from: LATEST, or choose another checkpoint.checkpoint_dir"});
 }
 
+CheckpointDirectory::OwnState CheckpointDirectory::own_state(const SaveRequest& request) {
+  const Pieces owned = request.store->owned_pieces();
+  return {compute_boxes(*request.store, owned), optimizer_boxes(*request.store, *request.optimizer, owned)};
+}
+
 fs::path CheckpointDirectory::save(const SaveRequest& request) {
+  finish_save();
+  return write(request, own_state(request), request.optimizer->num_steps());
+}
+
+void CheckpointDirectory::begin_save(const SaveRequest& request) {
+  finish_save();
+  OwnState own = own_state(request);
+  std::vector<TensorBox*> boxes;
+  for (std::vector<TensorBox>* part : {&own.model, &own.optim})
+    for (TensorBox& box : *part) boxes.push_back(&box);
+  staging_.copy(boxes);
+  in_flight_ = std::async(std::launch::async,
+                          [this, request, own = std::move(own), steps = request.optimizer->num_steps()] { return write(request, own, steps); });
+}
+
+bool CheckpointDirectory::save_has_ended() const {
+  return in_flight_.valid() && in_flight_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+}
+
+std::optional<fs::path> CheckpointDirectory::finish_save() {
+  if (!in_flight_.valid()) return std::nullopt;
+  return in_flight_.get();
+}
+
+fs::path CheckpointDirectory::write(const SaveRequest& request, const OwnState& own, std::int64_t optimizer_steps) {
   const std::string name = checkpoint_name(request.state.epoch, request.state.step);
   const fs::path checkpoint = path_ / name;
   const fs::path aside = path_ / ("." + name + ".saving");
@@ -131,12 +162,15 @@ fs::path CheckpointDirectory::save(const SaveRequest& request) {
           Problem{checkpoint.string(), "exists already", "a checkpoint is never overwritten", "move it away or choose another directory"});
     remove_leftovers(operations_, path_);
     half_written.emplace(operations_, aside);
-    for (const fs::path& directory : {aside, aside / "model", aside / "optim"}) operations_.create_directory(directory);
+    while_saving([&] {
+      for (const fs::path& directory : {aside, aside / "model", aside / "optim"}) operations_.create_directory(directory);
+    });
   });
-  RankRecords own;
-  comm::together(group_, [&] { own = while_saving([&] { return write_own(aside, request); }); });
-  Manifest manifest = start_manifest(request);
-  for (const std::string& records : comm::gather(group_, to_text(own))) merge(manifest, rank_records_from_text(records));
+  RankRecords records;
+  comm::together(group_, [&] { records = while_saving([&] { return write_own(aside, own); }); });
+  Manifest manifest = start_manifest(request, optimizer_steps);
+  for (const std::string& of_rank : comm::gather(group_, to_text(records))) merge(manifest, rank_records_from_text(of_rank));
+  if (request.consolidate) while_saving([&] { consolidate(aside, manifest); });
   at_keeper([&] {
     while_saving([&] { complete(aside, request, std::move(manifest)); });
     operations_.rename(aside, checkpoint);
@@ -148,15 +182,21 @@ fs::path CheckpointDirectory::save(const SaveRequest& request) {
   return checkpoint;
 }
 
-RankRecords CheckpointDirectory::write_own(const fs::path& aside, const SaveRequest& request) {
+RankRecords CheckpointDirectory::write_own(const fs::path& aside, const OwnState& own) {
   RecordingFileOperations recorder(operations_, aside);
-  const Pieces owned = request.store->owned_pieces();
   const ShardOwner owner{group_.rank(), group_.size()};
-  RankRecords own;
-  own.model = write_shard_files(recorder, aside, plan_shard_files("model", owner, compute_boxes(*request.store, owned)));
-  own.optim = write_shard_files(recorder, aside, plan_shard_files("optim", owner, optimizer_boxes(*request.store, *request.optimizer, owned)));
-  own.files = recorder.files();
-  return own;
+  RankRecords records;
+  records.model = write_shard_files(recorder, aside, plan_shard_files("model", owner, own.model));
+  records.optim = write_shard_files(recorder, aside, plan_shard_files("optim", owner, own.optim));
+  records.files = recorder.files();
+  return records;
+}
+
+void CheckpointDirectory::consolidate(const fs::path& aside, Manifest& manifest) {
+  const fs::path output = aside / "model" / "consolidated";
+  at_keeper([&] { operations_.create_directory(output); });
+  for (auto& [name, record] : write_consolidated(operations_, {aside, &manifest.model, {}}, output, {options_.max_shard_size}, group_))
+    manifest.files["model/consolidated/" + name] = record;
 }
 
 void CheckpointDirectory::complete(const fs::path& aside, const SaveRequest& request, Manifest manifest) {
@@ -164,14 +204,14 @@ void CheckpointDirectory::complete(const fs::path& aside, const SaveRequest& req
   write_model_files(recorder, aside / "model", request.model_files);
   write_training_state(recorder, aside, request);
   if (request.consolidate) {
-    operations_.create_directory(aside / "model" / "consolidated");
-    write_consolidated(recorder, aside, manifest.model, aside / "model" / "consolidated", {options_.max_shard_size, std::nullopt});
-    operations_.sync_directory(aside / "model" / "consolidated");
+    const fs::path output = aside / "model" / "consolidated";
+    write_consolidated_model_files(recorder, {aside, &manifest.model, aside / "model"}, output, {options_.max_shard_size});
+    operations_.sync_directory(output);
   }
   operations_.sync_directory(aside / "model");
   operations_.sync_directory(aside / "optim");
   manifest.files.insert(recorder.files().begin(), recorder.files().end());
-  write_text(operations_, aside / kManifestName, to_text(manifest));
+  write_text(operations_, aside / kManifestName, checked_text(manifest));
   operations_.sync_directory(aside);
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 #include "tessera/checkpoint/directory.h"
 #include "tessera/checkpoint/manifest.h"
 #include "tessera/checkpoint/signature.h"
+#include "tessera/checkpoint/staging.h"
 #include "tessera/comm/communicator.h"
 #include "tessera/core/file.h"
 #include "tessera/core/json.h"
@@ -68,7 +70,8 @@ struct DirectoryOptions {
 /// group keeps the directory; every rank writes the boxes it owns. All ranks make the same calls; where one fails, all throw.
 class CheckpointDirectory {
  public:
-  /// `operations` and the group must outlive it. UserError when the directory cannot be created or written, or another run holds it.
+  /// `operations` and the group must outlive it, and nobody else may use them while it lives: a save in the background does. UserError when the
+  /// directory cannot be created or written, or another run holds it.
   CheckpointDirectory(FileOperations& operations, std::filesystem::path path, DirectoryOptions options, comm::Communicator& group);
 
   const std::filesystem::path& path() const { return path_; }
@@ -77,14 +80,29 @@ class CheckpointDirectory {
 
   /// Writes epoch_E_step_S aside, syncs it, renames it into place; then points LATEST, and LOWEST_VAL when the metric is the lowest so far, at it and
   /// removes what max_recent_checkpoints no longer keeps. Failure (disk full, …) leaves the earlier checkpoints and links as they were; UserError
-  /// when the name is taken. Returns the checkpoint's path.
+  /// when the name is taken. Returns the checkpoint's path. Waits first for a save in flight.
   std::filesystem::path save(const SaveRequest& request);
 
+  /// The same in the background: returns when the state has been copied to staging memory (as much again as this rank saves), and training may go
+  /// on. One save is in flight at a time: a second call waits for the first.
+  void begin_save(const SaveRequest& request);
+  /// Whether this rank has done its part of the save in flight, well or not; false when there is none. Ranks differ: agree before finish_save.
+  bool save_has_ended() const;
+  /// Waits for the save in flight and returns its path, or throws what it failed with; nothing when there is none.
+  std::optional<std::filesystem::path> finish_save();
+
  private:
+  /// What this rank writes: boxes in the store's and the optimizer's memory, or in a copy of it.
+  struct OwnState {
+    std::vector<TensorBox> model, optim;
+  };
+  static OwnState own_state(const SaveRequest& request);
   bool keeps_directory() const { return group_.rank() == 0; }
   /// Runs `work` at rank 0 while the others wait for it.
   void at_keeper(const std::function<void()>& work);
-  RankRecords write_own(const std::filesystem::path& aside, const SaveRequest& request);
+  std::filesystem::path write(const SaveRequest& request, const OwnState& own, std::int64_t optimizer_steps);
+  RankRecords write_own(const std::filesystem::path& aside, const OwnState& own);
+  void consolidate(const std::filesystem::path& aside, Manifest& manifest);
   void complete(const std::filesystem::path& aside, const SaveRequest& request, Manifest manifest);
   void switch_links(const std::filesystem::path& checkpoint, const TrainingState& state);
   void remove_old();
@@ -94,17 +112,23 @@ class CheckpointDirectory {
   DirectoryOptions options_;
   comm::Communicator& group_;
   std::unique_ptr<DirectoryLock> lock_;  ///< at rank 0
+  Staging staging_;
+  std::future<std::filesystem::path> in_flight_;  ///< last: destroyed first, and waits then
 };
 
 struct RestoreOptions {
   Verify verify = Verify::Sizes;
   /// false: weights only, read from model/ (rounded to its dtype); optim/ need not be there.
   bool restore_optimizer = true;
+  /// Ranks that restore together check the files together: this one does its share, by bytes.
+  int rank = 0;
+  int num_ranks = 1;
 };
 
-/// Reads a checkpoint (see resolve_restore_from) into the store and the optimizer: bitwise what was saved. `optimizer` may be null when it is not to
-/// be restored. Before anything is overwritten: UserError for another model (both signatures shown), for files that are missing, truncated or
-/// damaged, and for every tensor that is missing, surplus or has another shape.
+/// Reads a checkpoint (see resolve_restore_from) into the store and the optimizer: bitwise what was saved, whatever layout saved it. Only the bytes
+/// of what the store holds are read. `optimizer` may be null when it is not to be restored. Before anything is overwritten: UserError for another
+/// model (both signatures shown), for files that are missing, truncated or damaged, and for every tensor that is missing, surplus or has another
+/// shape.
 TrainingState restore(const std::filesystem::path& checkpoint, const ModelSignature& signature, model::ParameterStore& store,
                       optim::Optimizer* optimizer, const RestoreOptions& options);
 

@@ -6,9 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "tessera/checkpoint/directory.h"
 #include "tessera/checkpoint/files.h"
+#include "tessera/checkpoint/hash.h"
 #include "tessera/checkpoint/shard.h"
+#include "tessera/comm/values.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/formats/huggingface.h"
@@ -60,19 +61,74 @@ class CheckpointSource : public formats::TensorSource {
   TensorRecords records_;
 };
 
-void stream_tensor(ShardReader& reader, const formats::TensorSpec& tensor, const formats::ByteSink& sink) {
-  const std::int64_t num_rows = tensor.shape.empty() ? 1 : tensor.shape[0];
-  const std::uint64_t row_bytes = num_rows == 0 ? 0 : formats::num_bytes(tensor) / static_cast<std::uint64_t>(num_rows);
-  if (row_bytes == 0) return;
-  const auto rows_at_once = static_cast<std::int64_t>(std::max<std::uint64_t>(1, kChunkBytes / row_bytes));
+// Bytes [begin, end) of a tensor as a file holds it.
+void stream_tensor(ShardReader& reader, const formats::TensorSpec& tensor, std::uint64_t begin, std::uint64_t end, const formats::ByteSink& sink) {
+  const std::uint64_t row_bytes = formats::num_bytes(tensor) / static_cast<std::uint64_t>(tensor.shape.empty() ? 1 : tensor.shape[0]);
+  const std::uint64_t rows_at_once = std::max<std::uint64_t>(1, kChunkBytes / row_bytes);
   std::vector<std::byte> chunk;
-  for (std::int64_t row = 0; row < num_rows; row += rows_at_once) {
-    const std::int64_t count = std::min(rows_at_once, num_rows - row);
-    chunk.resize(static_cast<std::size_t>(count) * row_bytes);
-    reader.read(rows_of(tensor, tensor.dtype, row, count, chunk.data()));
-    sink(chunk);
+  while (begin < end) {
+    const std::uint64_t first = begin / row_bytes;
+    const std::uint64_t count = std::min(rows_at_once, (end + row_bytes - 1) / row_bytes - first);
+    chunk.resize(count * row_bytes);
+    reader.read(rows_of(tensor, tensor.dtype, static_cast<std::int64_t>(first), static_cast<std::int64_t>(count), chunk.data()));
+    const std::uint64_t stop = std::min(end, (first + count) * row_bytes);
+    sink(std::span(chunk).subspan(begin - first * row_bytes, stop - begin));
+    begin = stop;
   }
 }
+
+// One weight file of a consolidated directory: a header, then the tensors.
+struct WeightFile {
+  std::string name;
+  std::string header;
+  std::vector<formats::TensorInfo> tensors;
+
+  std::uint64_t size() const { return header.size() + (tensors.empty() ? 0 : tensors.back().end); }
+};
+
+formats::ShardPlan shard_plan(const ConsolidateSource& source, const ConsolidateOptions& options) {
+  std::vector<formats::TensorSpec> specs = specs_of(*source.model);
+  if (options.dtype)
+    for (formats::TensorSpec& spec : specs) spec.dtype = *options.dtype;
+  return formats::plan_shards(specs, options.max_shard_size);
+}
+
+std::vector<WeightFile> weight_files(const ConsolidateSource& source, const ConsolidateOptions& options) {
+  std::vector<WeightFile> files;
+  for (const formats::ShardPlan::Shard& shard : shard_plan(source, options).shards) {
+    std::vector<formats::TensorInfo> tensors = formats::lay_out_safetensors(shard.tensors);
+    std::string header = formats::safetensors_header_bytes(tensors, {{"format", "pt"}});
+    files.push_back({shard.file_name, std::move(header), std::move(tensors)});
+  }
+  return files;
+}
+
+// Bytes [part.begin, part.end) of a weight file.
+void stream_part(ShardReader& reader, const WeightFile& file, const FilePart& part, const formats::ByteSink& sink) {
+  const std::uint64_t header = file.header.size();
+  if (part.begin < header) sink(std::as_bytes(std::span(file.header)).subspan(part.begin, std::min(part.end, header) - part.begin));
+  for (const formats::TensorInfo& tensor : file.tensors) {
+    const std::uint64_t begin = std::max(part.begin, header + tensor.begin);
+    const std::uint64_t end = std::min(part.end, header + tensor.end);
+    if (begin < end) stream_tensor(reader, tensor.spec(), begin - header - tensor.begin, end - header - tensor.begin, sink);
+  }
+}
+
+// Writes one part and returns the hashes of its blocks.
+BlockHashes write_part(FileOperations& operations, ShardReader& reader, const fs::path& output, const WeightFile& file, const FilePart& part,
+                       const Progress& progress) {
+  FileHasher hasher;
+  FileWriter writer(operations, output / file.name, part.begin);
+  stream_part(reader, file, part, [&](std::span<const std::byte> bytes) {
+    const std::future<void> hashing = update_in_background(hasher, bytes);
+    writer.write(bytes);
+    if (progress) progress(bytes.size());
+  });
+  writer.finish();
+  return hasher.blocks();
+}
+
+void create_empty(FileOperations& operations, const fs::path& path) { operations.close(operations.create(path), path); }
 
 bool belongs_to_model_directory(const fs::directory_entry& entry) {
   const std::string name = entry.path().filename().string();
@@ -92,36 +148,84 @@ void copy_model_files(FileOperations& operations, const fs::path& model, const f
 
 }  // namespace
 
-std::unique_ptr<formats::TensorSource> open_checkpoint_source(const fs::path& checkpoint) {
-  return std::make_unique<CheckpointSource>(checkpoint, read_manifest(checkpoint).model);
+std::vector<FilePart> parts_of_rank(const std::vector<std::uint64_t>& sizes, int rank, int num_ranks) {
+  const auto num_blocks = [](std::uint64_t size) { return (size + kBlockBytes - 1) / kBlockBytes; };
+  std::uint64_t total = 0;
+  for (const std::uint64_t size : sizes) total += num_blocks(size);
+  const std::uint64_t first = total * static_cast<std::uint64_t>(rank) / static_cast<std::uint64_t>(num_ranks);
+  const std::uint64_t last = total * static_cast<std::uint64_t>(rank + 1) / static_cast<std::uint64_t>(num_ranks);
+  std::vector<FilePart> parts;
+  std::uint64_t before = 0;  // blocks of earlier files
+  for (std::size_t file = 0; file < sizes.size(); ++file) {
+    const std::uint64_t begin = std::max(first, before);
+    const std::uint64_t end = std::min(last, before + num_blocks(sizes[file]));
+    if (begin < end) parts.push_back({file, (begin - before) * kBlockBytes, std::min(sizes[file], (end - before) * kBlockBytes)});
+    before += num_blocks(sizes[file]);
+  }
+  return parts;
 }
 
-void write_consolidated(FileOperations& operations, const fs::path& checkpoint, const TensorRecords& model, const fs::path& output,
-                        const ConsolidateOptions& options) {
-  std::vector<formats::TensorSpec> specs = specs_of(model);
-  if (options.dtype)
-    for (formats::TensorSpec& spec : specs) spec.dtype = *options.dtype;
-  ShardReader reader(checkpoint, model);
-  formats::write_shards(operations, output, formats::plan_shards(specs, options.max_shard_size),
-                        [&](const formats::TensorSpec& tensor, const formats::ByteSink& sink) { stream_tensor(reader, tensor, sink); });
-  copy_model_files(operations, checkpoint / "model", output, options.dtype);
+std::map<std::string, FileRecord> write_consolidated(FileOperations& operations, const ConsolidateSource& source, const fs::path& output,
+                                                     const ConsolidateOptions& options, comm::Communicator& group) {
+  const std::vector<WeightFile> files = weight_files(source, options);
+  std::vector<std::uint64_t> sizes;
+  for (const WeightFile& file : files) sizes.push_back(file.size());
+  comm::together(group, [&] {
+    if (group.rank() != 0) return;
+    for (const WeightFile& file : files) create_empty(operations, output / file.name);
+  });
+  Json hashes = Json::array();  // of this rank's parts, in the order of parts_of_rank
+  comm::together(group, [&] {
+    ShardReader reader(source.root, *source.model);
+    for (const FilePart& part : parts_of_rank(sizes, group.rank(), group.size()))
+      hashes.push_back(write_part(operations, reader, output, files[part.file], part, options.progress));
+  });
+  std::vector<BlockHashes> blocks(files.size());
+  int rank = 0;
+  for (const std::string& text : comm::gather(group, hashes.dump())) {
+    const Json of_rank = parse_json(text, "a rank's hashes");
+    std::size_t number = 0;
+    for (const FilePart& part : parts_of_rank(sizes, rank++, group.size()))
+      for (const Json& hash : of_rank.at(number++)) blocks[part.file].push_back(hash.get<std::uint64_t>());
+  }
+  std::map<std::string, FileRecord> records;
+  for (std::size_t file = 0; file < files.size(); ++file) records[files[file].name] = {sizes[file], file_hash_hex(blocks[file])};
+  return records;
+}
+
+void write_consolidated_model_files(FileOperations& operations, const ConsolidateSource& source, const fs::path& output,
+                                    const ConsolidateOptions& options) {
+  const formats::ShardPlan plan = shard_plan(source, options);
+  if (plan.shards.size() > 1) write_text(operations, output / "model.safetensors.index.json", formats::shard_index_json(plan));
+  copy_model_files(operations, source.model_files, output, options.dtype);
 }
 
 void consolidate(FileOperations& operations, const fs::path& checkpoint, const fs::path& output, const ConsolidateOptions& options) {
   const Manifest manifest = read_manifest(checkpoint);
-  if (fs::exists(output)) throw UserError(Problem{output.string(), "exists already", "nothing is overwritten", "remove it or choose another name"});
-  fs::path aside = fs::absolute(output).lexically_normal();
-  if (!aside.has_filename()) aside = aside.parent_path();
-  const fs::path target = aside;
-  aside.replace_filename("." + target.filename().string() + ".saving");
-  RemoveUnlessKept half_written(operations, aside);
-  operations.remove_all(aside);
-  operations.create_directory(aside);
-  write_consolidated(operations, checkpoint, manifest.model, aside, options);
-  operations.sync_directory(aside);
-  operations.rename(aside, target);
-  half_written.keep();
-  operations.sync_directory(target.parent_path());
+  consolidate(operations, {checkpoint, &manifest.model, checkpoint / "model"}, output, options, *comm::self_communicator());
+}
+
+void consolidate(FileOperations& operations, const ConsolidateSource& source, const fs::path& output, const ConsolidateOptions& options,
+                 comm::Communicator& group) {
+  std::optional<NewDirectory> directory;  // at rank 0
+  comm::together(group, [&] {
+    if (group.rank() == 0) directory.emplace(operations, output);
+  });
+  const fs::path aside = NewDirectory::aside(output);
+  write_consolidated(operations, source, aside, options, group);
+  comm::together(group, [&] {
+    if (group.rank() != 0) return;
+    write_consolidated_model_files(operations, source, aside, options);
+    directory->complete();
+  });
+}
+
+std::unique_ptr<formats::TensorSource> open_records_source(const fs::path& root, TensorRecords records) {
+  return std::make_unique<CheckpointSource>(root, std::move(records));
+}
+
+std::unique_ptr<formats::TensorSource> open_checkpoint_source(const fs::path& checkpoint) {
+  return open_records_source(checkpoint, read_manifest(checkpoint).model);
 }
 
 std::string config_with_dtype(const std::string& config_json, DType dtype, const std::string& where) {

@@ -2,11 +2,15 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "tessera/checkpoint/files.h"
 #include "tessera/checkpoint/manifest.h"
+#include "tessera/comm/communicator.h"
 #include "tessera/core/dtype.h"
 #include "tessera/core/file.h"
 #include "tessera/formats/tensor_source.h"
@@ -17,20 +21,50 @@ namespace tessera::checkpoint {
 struct ConsolidateOptions {
   std::uint64_t max_shard_size = 5'000'000'000;  ///< bytes of a file
   std::optional<DType> dtype = {};               ///< absent: as saved
+  Progress progress = {};                        ///< of the bytes this rank writes
 };
 
 /// The weights of model/ under their Hugging Face names, assembled from whatever boxes they were saved in: for conversion and generation.
 /// UserError when `checkpoint` is not a complete checkpoint.
 std::unique_ptr<formats::TensorSource> open_checkpoint_source(const std::filesystem::path& checkpoint);
+/// The same of any records: the files lie in `root`.
+std::unique_ptr<formats::TensorSource> open_records_source(const std::filesystem::path& root, TensorRecords records);
 
 /// Writes a Hugging Face directory (weights in shards, index, config.json, tokenizer files) that is complete when `output` appears. Streams: no more
 /// than some MiB are in memory. UserError when `checkpoint` is not complete or `output` exists; Failure when writing fails.
 void consolidate(FileOperations& operations, const std::filesystem::path& checkpoint, const std::filesystem::path& output,
                  const ConsolidateOptions& options);
 
-/// The same into a directory that exists and is empty, for a checkpoint whose manifest is not written yet. Files are synced, the directory is not.
-void write_consolidated(FileOperations& operations, const std::filesystem::path& checkpoint, const TensorRecords& model,
-                        const std::filesystem::path& output, const ConsolidateOptions& options);
+/// Where consolidated weights come from.
+struct ConsolidateSource {
+  std::filesystem::path root;         ///< what the records' files are relative to
+  const TensorRecords* model;         ///< its boxes' files are written, whether or not a manifest says so
+  std::filesystem::path model_files;  ///< the folder of config.json, tokenizer and generation files
+};
+/// The same from any source, by all ranks of `group` together: every rank calls it; where one fails, all throw.
+void consolidate(FileOperations& operations, const ConsolidateSource& source, const std::filesystem::path& output, const ConsolidateOptions& options,
+                 comm::Communicator& group);
+
+/// Bytes [begin, end) of one of several files.
+struct FilePart {
+  std::size_t file = 0;
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+
+  bool operator==(const FilePart&) const = default;
+};
+/// What one of `num_ranks` ranks writes of files of these sizes: all ranks nearly the same number of bytes, in parts that begin where a block of the
+/// hash does (hash.h).
+std::vector<FilePart> parts_of_rank(const std::vector<std::uint64_t>& sizes, int rank, int num_ranks);
+
+/// The ranks of `group` together write the weights into `output`, a directory that exists and is empty; each writes its parts of the files, whoever
+/// holds the tensors in them, so no rank holds the model. Files are synced, the directory is not. Returns, at every rank, the weight files by path
+/// relative to `output`. Every rank calls it; where one fails, all throw.
+std::map<std::string, FileRecord> write_consolidated(FileOperations& operations, const ConsolidateSource& source, const std::filesystem::path& output,
+                                                     const ConsolidateOptions& options, comm::Communicator& group);
+/// The other files of the directory: the index when there are several weight files, config.json, tokenizer and generation files.
+void write_consolidated_model_files(FileOperations& operations, const ConsolidateSource& source, const std::filesystem::path& output,
+                                    const ConsolidateOptions& options);
 
 /// The text of config.json with "torch_dtype" (or "dtype") set to `dtype`; everything else stays as it is.
 std::string config_with_dtype(const std::string& config_json, DType dtype, const std::string& where);

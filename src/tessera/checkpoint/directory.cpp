@@ -4,6 +4,7 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <pwd.h>
 #include <sys/file.h>
 #include <unistd.h>
 
@@ -64,8 +65,6 @@ bool is_leftover(std::string_view name) {
   return false;
 }
 
-bool is_complete(const fs::path& checkpoint) { return fs::is_regular_file(checkpoint / kManifestName); }
-
 std::string existing_text(const fs::path& directory) {
   std::vector<std::string> names;
   for (const CheckpointEntry& entry : list_checkpoints(directory)) names.push_back(entry.path.filename().string());
@@ -74,8 +73,8 @@ std::string existing_text(const fs::path& directory) {
 
 [[noreturn]] void not_a_checkpoint(const fs::path& path) {
   if (fs::exists(path / "config.json"))
-    throw UserError(Problem{path.string(), "this is a model directory, not a checkpoint of a run", "restore_from continues a run",
-                            "name it in model.pretrained_model_name_or_path to begin from its weights"});
+    throw UserError(Problem{path.string(), "this is a model directory, not a checkpoint of a run: it has no optimizer state",
+                            "restore_from continues a run", "set checkpoint.restore_optimizer: false to begin from its weights"});
   throw UserError(Problem{path.string(), "not a complete checkpoint: it has no manifest.json",
                           "the manifest is written last, so a save that was interrupted has none", "choose another checkpoint"});
 }
@@ -116,17 +115,24 @@ std::string host_name() {
   return name.data();
 }
 
+std::string user_name() {
+  const passwd* user = ::getpwuid(::geteuid());
+  return user == nullptr ? std::to_string(::geteuid()) : user->pw_name;
+}
+
 std::string holder_text(const fs::path& lock) try {
   const Json holder = read_json_file(lock);
-  return fmt::format("process {} on host {}, since {}", holder.at("pid").get<std::int64_t>(), holder.at("host").get<std::string>(),
-                     holder.at("since").get<std::string>());
+  return fmt::format("process {} of {} on host {}, since {}", holder.at("pid").get<std::int64_t>(), holder.at("user").get<std::string>(),
+                     holder.at("host").get<std::string>(), holder.at("since").get<std::string>());
 } catch (const std::exception&) {
   return "its process is unknown";  // it has only just begun
 }
 
 void write_holder(int descriptor) {
-  const Json holder = {
-      {"pid", ::getpid()}, {"host", host_name()}, {"since", fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::localtime(std::time(nullptr)))}};
+  const Json holder = {{"pid", ::getpid()},
+                       {"user", user_name()},
+                       {"host", host_name()},
+                       {"since", fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::localtime(std::time(nullptr)))}};
   const std::string text = holder.dump() + "\n";
   // Only a help for people: the lock itself is the kernel's.
   if (::ftruncate(descriptor, 0) != 0 || ::pwrite(descriptor, text.data(), text.size(), 0) < 0)
@@ -135,6 +141,8 @@ void write_holder(int descriptor) {
 
 }  // namespace
 
+bool is_checkpoint(const fs::path& path) { return fs::is_regular_file(path / kManifestName); }
+
 std::string checkpoint_name(std::int64_t epoch, std::int64_t step) { return fmt::format("epoch_{}_step_{}", epoch, step); }
 
 std::vector<CheckpointEntry> list_checkpoints(const fs::path& directory) {
@@ -142,7 +150,7 @@ std::vector<CheckpointEntry> list_checkpoints(const fs::path& directory) {
   if (!fs::is_directory(directory)) return entries;
   for (const fs::directory_entry& entry : fs::directory_iterator(directory)) {
     const std::optional<Number> number = parse_name(entry.path().filename().string());
-    if (number && !entry.is_symlink() && is_complete(entry.path())) entries.push_back({entry.path(), number->epoch, number->step});
+    if (number && !entry.is_symlink() && is_checkpoint(entry.path())) entries.push_back({entry.path(), number->epoch, number->step});
   }
   std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return std::tie(a.step, a.epoch) < std::tie(b.step, b.epoch); });
   return entries;
@@ -151,11 +159,11 @@ std::vector<CheckpointEntry> list_checkpoints(const fs::path& directory) {
 std::optional<fs::path> link_target(const fs::path& directory, const std::string& link) {
   std::error_code error;
   const fs::path target = fs::canonical(directory / link, error);
-  if (error || !is_complete(target)) return std::nullopt;
+  if (error || !is_checkpoint(target)) return std::nullopt;
   return target;
 }
 
-fs::path resolve_restore_from(const fs::path& directory, const std::string& restore_from) {
+fs::path resolve_restore_from(const fs::path& directory, const std::string& restore_from, bool weights_alone) {
   if (restore_from == kLatest) return latest(directory);
   if (restore_from == kLowestValidation) {
     if (const auto target = link_target(directory, restore_from)) return *target;
@@ -164,7 +172,8 @@ fs::path resolve_restore_from(const fs::path& directory, const std::string& rest
   }
   for (const fs::path& candidate : {directory / restore_from, fs::path(restore_from)}) {
     if (!fs::is_directory(candidate)) continue;
-    if (!is_complete(candidate)) not_a_checkpoint(candidate);
+    const bool model_directory = weights_alone && formats::has_weights(candidate);
+    if (!is_checkpoint(candidate) && !model_directory) not_a_checkpoint(candidate);
     return fs::canonical(candidate);
   }
   throw UserError(Problem{"checkpoint.restore_from", fmt::format("\"{}\" is neither a checkpoint in {} nor a path", restore_from, directory.string()),

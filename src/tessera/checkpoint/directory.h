@@ -31,8 +31,11 @@ std::optional<std::filesystem::path> link_target(const std::filesystem::path& di
 
 /// checkpoint.restore_from: LATEST (the newest when there is no link, or when the link is older because a save was killed just
 /// before switching it), LOWEST_VAL, a name in `directory`, or a path. The complete checkpoint it means;
-/// UserError that lists what there is, or says that the path is a plain model directory or an incomplete checkpoint.
-std::filesystem::path resolve_restore_from(const std::filesystem::path& directory, const std::string& restore_from);
+/// UserError that lists what there is, or says that the path is an incomplete checkpoint. A plain Hugging Face directory is accepted where the
+/// weights alone are wanted.
+std::filesystem::path resolve_restore_from(const std::filesystem::path& directory, const std::string& restore_from, bool weights_alone = false);
+/// Whether this is a checkpoint of a run, and a complete one.
+bool is_checkpoint(const std::filesystem::path& path);
 
 /// Removes what an interrupted save or removal left behind. Only names with this program's own prefix and suffix are touched.
 void remove_leftovers(FileOperations& operations, const std::filesystem::path& directory);
@@ -44,7 +47,7 @@ std::vector<std::filesystem::path> prune(FileOperations& operations, const std::
 /// Held by the run that writes into a directory. The kernel lets go of it when the process ends, however it ends.
 class DirectoryLock {
  public:
-  /// UserError naming the holder's process and host when another run holds it; the directory must exist.
+  /// UserError naming the holder's process, user and host when another run holds it; the directory must exist.
   explicit DirectoryLock(const std::filesystem::path& directory);
   ~DirectoryLock();
   DirectoryLock(const DirectoryLock&) = delete;

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "tessera/core/error.h"
+
 namespace tessera::checkpoint {
 
 void write_text(FileOperations& operations, const std::filesystem::path& path, std::string_view text) {
@@ -26,6 +28,39 @@ RemoveUnlessKept::~RemoveUnlessKept() {
   } catch (...) {
     // The error that brought us here is the one to report; the next save removes the rest.
   }
+}
+
+namespace {
+
+std::filesystem::path without_trailing_slash(const std::filesystem::path& path) {
+  const std::filesystem::path normal = std::filesystem::absolute(path).lexically_normal();
+  return normal.has_filename() ? normal : normal.parent_path();
+}
+
+const std::filesystem::path& absent(const std::filesystem::path& path) {
+  if (std::filesystem::exists(std::filesystem::symlink_status(path)))
+    throw UserError(Problem{path.string(), "exists already", "nothing is overwritten", "remove it or choose another name"});
+  return path;
+}
+
+}  // namespace
+
+NewDirectory::NewDirectory(FileOperations& operations, const std::filesystem::path& path)
+    : operations_(operations), target_(without_trailing_slash(absent(path))), aside_(aside(path)), half_written_(operations, aside_) {
+  operations.remove_all(aside_);
+  operations.create_directory(aside_);
+}
+
+std::filesystem::path NewDirectory::aside(const std::filesystem::path& path) {
+  const std::filesystem::path target = without_trailing_slash(path);
+  return target.parent_path() / ("." + target.filename().string() + ".saving");
+}
+
+void NewDirectory::complete() {
+  operations_.sync_directory(aside_);
+  operations_.rename(aside_, target_);
+  half_written_.keep();
+  operations_.sync_directory(target_.parent_path());
 }
 
 }  // namespace tessera::checkpoint

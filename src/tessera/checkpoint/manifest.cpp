@@ -19,7 +19,7 @@ namespace tessera::checkpoint {
 namespace {
 
 constexpr std::string_view kFormat = "tessera-checkpoint";
-constexpr std::int64_t kVersion = 1;
+constexpr std::int64_t kVersion = 2;
 constexpr std::string_view kSealPrefix = ",\n\"xxh3\": \"";
 constexpr std::string_view kSealSuffix = "\"\n}\n";
 constexpr std::size_t kHashDigits = 16;
@@ -83,24 +83,6 @@ bool overlap(const BoxRecord& a, const BoxRecord& b) {
   return true;
 }
 
-// Boxes inside the tensor that do not overlap and are as many elements as it: they cover it exactly.
-void check_boxes(const std::string& name, const TensorRecord& tensor, const std::string& where) {
-  const std::optional<std::uint64_t> total = formats::checked_num_elements(tensor.shape);
-  if (!total) refuse(where, fmt::format("{}: impossible shape {}", name, tensor.shape));
-  std::uint64_t covered = 0;
-  std::set<std::string> files;
-  for (std::size_t i = 0; i < tensor.boxes.size(); ++i) {
-    const BoxRecord& box = tensor.boxes[i];
-    if (!inside(box, tensor.shape))
-      refuse(where, fmt::format("{}: box at {} of size {} is not inside the shape {}", name, box.offset, box.size, tensor.shape));
-    if (!files.insert(box.file).second) refuse(where, fmt::format("{}: two boxes in {}", name, box.file));
-    covered += formats::num_elements(box.size);
-    for (std::size_t j = 0; j < i; ++j)
-      if (overlap(box, tensor.boxes[j])) refuse(where, fmt::format("{}: boxes at {} and {} overlap", name, tensor.boxes[j].offset, box.offset));
-  }
-  if (covered != *total) refuse(where, fmt::format("{}: the boxes hold {} of {} elements", name, covered, *total));
-}
-
 TensorRecords tensors_from_json(const Json& json, const std::string& where) {
   TensorRecords tensors;
   for (const auto& [name, entry] : json.items()) tensors.emplace(name, tensor_from_json(entry, where));
@@ -147,18 +129,6 @@ Manifest manifest_from_json(const Json& json, const std::string& where) {
   return manifest;
 }
 
-std::string hash_of_file(const fs::path& path) {
-  constexpr std::size_t kChunk = std::size_t{16} << 20;
-  const MappedFile file(path);
-  Hasher hasher;
-  for (std::size_t begin = 0; begin < file.bytes().size(); begin += kChunk) {
-    const auto chunk = file.bytes().subspan(begin, std::min(kChunk, file.bytes().size() - begin));
-    hasher.update(chunk);
-    file.drop(begin, chunk.size());
-  }
-  return hasher.hex();
-}
-
 // Which boxes of a damaged shard have other bytes than were saved; empty when the damage lies elsewhere.
 std::vector<std::string> damaged_tensors(const fs::path& path, const std::string& name, const Manifest& manifest) try {
   const formats::SafetensorsFile file(path);
@@ -194,6 +164,24 @@ std::optional<std::string> problem_of_file(const fs::path& checkpoint, const std
 
 }  // namespace
 
+// Boxes inside the tensor that do not overlap and are as many elements as it cover it exactly.
+void check_boxes(const std::string& name, const TensorRecord& tensor, const std::string& where) {
+  const std::optional<std::uint64_t> total = formats::checked_num_elements(tensor.shape);
+  if (!total) refuse(where, fmt::format("{}: impossible shape {}", name, tensor.shape));
+  std::uint64_t covered = 0;
+  std::set<std::string> files;
+  for (std::size_t i = 0; i < tensor.boxes.size(); ++i) {
+    const BoxRecord& box = tensor.boxes[i];
+    if (!inside(box, tensor.shape))
+      refuse(where, fmt::format("{}: box at {} of size {} is not inside the shape {}", name, box.offset, box.size, tensor.shape));
+    if (!files.insert(box.file).second) refuse(where, fmt::format("{}: two boxes in {}", name, box.file));
+    covered += formats::num_elements(box.size);
+    for (std::size_t j = 0; j < i; ++j)
+      if (overlap(box, tensor.boxes[j])) refuse(where, fmt::format("{}: boxes at {} and {} overlap", name, tensor.boxes[j].offset, box.offset));
+  }
+  if (covered != *total) refuse(where, fmt::format("{}: the boxes hold {} of {} elements", name, covered, *total));
+}
+
 std::string to_text(const Manifest& manifest) {
   const Json metric = manifest.validation_metric ? Json(*manifest.validation_metric) : Json(nullptr);
   std::string text = fmt::format("{{\n\"format\": \"{}\",\n\"version\": {},\n\"epoch\": {},\n\"step\": {},\n\"optimizer_steps\": {}", kFormat,
@@ -202,6 +190,16 @@ std::string to_text(const Manifest& manifest) {
                       to_json(manifest.signature).dump(), manifest.layout.dump(), manifest.versions.dump());
   text += sections(manifest.files, manifest.model, manifest.optim);
   return text + seal(text);
+}
+
+std::string checked_text(const Manifest& manifest) {
+  std::string text = to_text(manifest);
+  try {
+    manifest_from_text(text, "the ranks' boxes");
+  } catch (const UserError& error) {
+    throw Failure({"", "the ranks did not write a whole model: " + error.problems().front().what, "", ""});
+  }
+  return text;
 }
 
 std::string to_text(const RankRecords& records) {
@@ -246,13 +244,14 @@ Manifest read_manifest(const fs::path& checkpoint) {
 }
 
 std::vector<Problem> verify_files(const fs::path& checkpoint, const Manifest& manifest, Verify verify,
-                                  const std::function<bool(const std::string& file)>& wanted) {
+                                  const std::function<bool(const std::string& file)>& wanted, const Progress& progress) {
   std::vector<Problem> problems;
   if (verify == Verify::Off) return problems;
   for (const auto& [name, record] : manifest.files) {
     if (wanted && !wanted(name)) continue;
     if (const auto what = problem_of_file(checkpoint, name, manifest, verify))
       problems.push_back({(checkpoint / name).string(), *what, "", "choose another checkpoint: this one is damaged"});
+    if (progress) progress(record.size);
   }
   return problems;
 }

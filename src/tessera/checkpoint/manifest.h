@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/checkpoint/files.h"
 #include "tessera/checkpoint/signature.h"
 #include "tessera/core/dtype.h"
 #include "tessera/core/error.h"
@@ -17,7 +18,7 @@
 /// manifest.json: what a complete checkpoint consists of.
 namespace tessera::checkpoint {
 
-/// A file's size and content hash (XXH3, 64 bits, 16 hexadecimal digits).
+/// A file's size and content hash (hash.h: over its blocks; 16 hexadecimal digits).
 struct FileRecord {
   std::uint64_t size = 0;
   std::string xxh3;
@@ -39,6 +40,9 @@ struct TensorRecord {
 using TensorRecords = std::map<std::string, TensorRecord>;
 /// Puts the boxes that one rank wrote beside those of others.
 void merge(TensorRecords& into, const TensorRecords& from);
+
+/// UserError at `where` unless the boxes lie inside the tensor, in different files, and cover it exactly.
+void check_boxes(const std::string& name, const TensorRecord& tensor, const std::string& where);
 
 struct Manifest {
   std::int64_t epoch = 0;
@@ -67,6 +71,9 @@ void merge(Manifest& into, const RankRecords& from);
 
 /// The text of manifest.json; it ends with a hash of itself.
 std::string to_text(const Manifest& manifest);
+/// The same, to be written. Failure when the boxes of all ranks overlap or leave holes: they have not saved a whole model, which is better known
+/// before it takes an earlier one's place.
+std::string checked_text(const Manifest& manifest);
 /// Reads it back. UserError at `where` for a text that is damaged, of a newer version, or lies: boxes outside their tensor, that overlap or leave
 /// holes, two of one tensor in a file, a file that is not listed or lies outside the checkpoint.
 Manifest manifest_from_text(std::string_view text, const std::string& where);
@@ -82,6 +89,6 @@ enum class Verify : std::uint8_t {
 /// One problem for each file that is missing, has another size or another hash; a damaged tensor is named. Only files `wanted` accepts (all when
 /// empty).
 std::vector<Problem> verify_files(const std::filesystem::path& checkpoint, const Manifest& manifest, Verify verify,
-                                  const std::function<bool(const std::string& file)>& wanted = {});
+                                  const std::function<bool(const std::string& file)>& wanted = {}, const Progress& progress = {});
 
 }  // namespace tessera::checkpoint

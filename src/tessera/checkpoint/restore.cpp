@@ -1,10 +1,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <functional>
 #include <set>
 #include <string_view>
 
 #include "tessera/checkpoint/checkpoint.h"
+#include "tessera/checkpoint/hash.h"
 #include "tessera/checkpoint/shard.h"
 #include "tessera/checkpoint/state.h"
 #include "tessera/core/error.h"
@@ -95,18 +98,43 @@ void check_tensors(const Manifest& manifest, const model::ParameterStore& store,
   problems.throw_if_any();
 }
 
+// What is read of a checkpoint; consolidated/ is a copy for others.
+std::vector<std::string> files_read(const Manifest& manifest, bool restore_optimizer) {
+  std::vector<std::string> names;
+  for (const auto& [name, record] : manifest.files)
+    if (!name.starts_with("model/consolidated/") && (restore_optimizer || !name.starts_with("optim/"))) names.push_back(name);
+  return names;
+}
+
+// Each file goes to the rank that has the fewest bytes so far, the largest first: the same at every rank.
+std::set<std::string> share_of_rank(const Manifest& manifest, std::vector<std::string> names, const RestoreOptions& options) {
+  std::ranges::stable_sort(names, std::greater(), [&](const std::string& name) { return manifest.files.at(name).size; });
+  std::vector<std::uint64_t> bytes(static_cast<std::size_t>(options.num_ranks));
+  std::set<std::string> share;
+  for (const std::string& name : names) {
+    const auto least = std::ranges::min_element(bytes);
+    *least += manifest.files.at(name).size;
+    if (least - bytes.begin() == options.rank) share.insert(name);
+  }
+  return share;
+}
+
 void check_files(const fs::path& checkpoint, const Manifest& manifest, const RestoreOptions& options) {
-  const auto wanted = [&](const std::string& file) {
-    if (file.starts_with("model/consolidated/")) return false;
-    return options.restore_optimizer || !file.starts_with("optim/");
-  };
+  const std::set<std::string> share = share_of_rank(manifest, files_read(manifest, options.restore_optimizer), options);
   ProblemList problems;
-  for (Problem& problem : verify_files(checkpoint, manifest, options.verify, wanted)) problems.add(std::move(problem));
+  for (Problem& problem : verify_files(checkpoint, manifest, options.verify, [&](const std::string& file) { return share.contains(file); }))
+    problems.add(std::move(problem));
   problems.throw_if_any();
 }
 
+// Small enough to be checked whatever `verify` says.
 Json read_state(const fs::path& checkpoint, const Manifest& manifest, const char* name) {
-  return manifest.files.contains(name) ? read_json_file(checkpoint / name) : Json();
+  const auto found = manifest.files.find(name);
+  if (found == manifest.files.end()) return {};
+  const fs::path path = checkpoint / name;
+  if (hash_of_file(path) != found->second.xxh3)
+    throw UserError(Problem{path.string(), "the content is not what was saved", "", "choose another checkpoint: this one is damaged"});
+  return read_json_file(path);
 }
 
 TrainingState training_state(const fs::path& checkpoint, const Manifest& manifest) {

@@ -14,8 +14,6 @@ namespace fs = std::filesystem;
 namespace tessera::checkpoint {
 namespace {
 
-constexpr const char* kShardingInfo = "DCP_SHARDING_INFO";
-
 std::string shard_path(const std::string& folder, ShardOwner owner, std::size_t part) {
   const std::string suffix = part == 0 ? "" : fmt::format("-part-{:05}", part + 1);
   return fmt::format("{}/shard-{:05}-of-{:05}{}.safetensors", folder, owner.rank + 1, owner.world_size, suffix);
@@ -31,7 +29,7 @@ TensorRecord record_of(const TensorBox& box, const std::string& file, const std:
   return {box.tensor.dtype, box.tensor.shape, {{file, box.offset, box.size, xxh3}}};
 }
 
-TensorRecords write_shard_file(FileOperations& operations, const fs::path& checkpoint, const ShardFile& file) {
+TensorRecords write_shard_file(FileOperations& operations, const fs::path& checkpoint, const ShardFile& file, const ReadBox& read) {
   std::map<std::string, const TensorBox*> boxes;
   std::vector<formats::TensorSpec> specs;
   for (const TensorBox& box : file.boxes) {
@@ -43,7 +41,7 @@ TensorRecords write_shard_file(FileOperations& operations, const fs::path& check
   for (const formats::TensorInfo& info : writer.tensors()) {
     const TensorBox& box = *boxes.at(info.name);
     Hasher hasher;
-    stream_bytes(box, [&](std::span<const std::byte> bytes) {
+    read(box, [&](std::span<const std::byte> bytes) {
       const std::future<void> hashing = update_in_background(hasher, bytes);
       writer.write(info.name, bytes);
     });
@@ -78,9 +76,9 @@ std::vector<ShardFile> plan_shard_files(const std::string& folder, ShardOwner ow
   return files;
 }
 
-TensorRecords write_shard_files(FileOperations& operations, const fs::path& checkpoint, const std::vector<ShardFile>& files) {
+TensorRecords write_shard_files(FileOperations& operations, const fs::path& checkpoint, const std::vector<ShardFile>& files, const ReadBox& read) {
   TensorRecords records;
-  for (const ShardFile& file : files) merge(records, write_shard_file(operations, checkpoint, file));
+  for (const ShardFile& file : files) merge(records, write_shard_file(operations, checkpoint, file, read));
   return records;
 }
 

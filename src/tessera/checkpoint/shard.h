@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -14,6 +15,8 @@
 /// Shard files: safetensors whose header says where in the global tensor each of its tensors lies, in the form of PyTorch's distributed checkpoints
 /// (torch.distributed.checkpoint.HuggingFaceStorageWriter): metadata "DCP_SHARDING_INFO" is JSON, {NAME: {"saved_offsets": [offset per dim]}}.
 namespace tessera::checkpoint {
+
+inline constexpr const char* kShardingInfo = "DCP_SHARDING_INFO";
 
 /// Who writes: shards are numbered by it.
 struct ShardOwner {
@@ -28,8 +31,12 @@ struct ShardFile {
 };
 /// A header holds one offset per name, so a rank's second box of a tensor goes to a second file ("…-part-00002.safetensors"), and so on.
 std::vector<ShardFile> plan_shard_files(const std::string& folder, ShardOwner owner, std::vector<TensorBox> boxes);
-/// Writes the files (their folder exists) and returns what the manifest says of them. Throws Failure.
-TensorRecords write_shard_files(FileOperations& operations, const std::filesystem::path& checkpoint, const std::vector<ShardFile>& files);
+/// Hands a box's elements, row-major, to the sink, in one piece or several.
+using ReadBox = std::function<void(const TensorBox& box, const std::function<void(std::span<const std::byte>)>& sink)>;
+/// Writes the files (their folder exists) and returns what the manifest says of them. Boxes come from memory, or from where `read` takes them.
+/// Throws Failure.
+TensorRecords write_shard_files(FileOperations& operations, const std::filesystem::path& checkpoint, const std::vector<ShardFile>& files,
+                                const ReadBox& read = stream_bytes);
 
 /// Reads boxes of the tensors that `records` describes, whatever boxes they were saved in.
 class ShardReader {

@@ -24,8 +24,8 @@ constexpr int kFailed = 1;
 constexpr int kMendable = 2;
 
 std::vector<Command> add_commands(CLI::App& program) {
-  return {add_train(program),   add_check(program),   add_generate(program), add_eval(program), add_verify(program),
-          add_convert(program), add_inspect(program), add_tokenize(program), add_bench(program)};
+  return {add_train(program),   add_check(program),   add_generate(program), add_eval(program),  add_verify(program),
+          add_convert(program), add_inspect(program), add_tokenize(program), add_bench(program), add_checkpoint(program)};
 }
 
 void describe(CLI::App& program) {
@@ -51,7 +51,14 @@ void refuse_unknown_command(const std::vector<std::string>& arguments, const std
 
 const Command* chosen(const std::vector<Command>& commands) {
   const auto found = std::ranges::find_if(commands, [](const Command& command) { return command.parser->parsed(); });
-  return found == commands.end() ? nullptr : &*found;
+  if (found == commands.end()) return nullptr;
+  const Command* inner = chosen(found->commands);
+  return inner == nullptr ? &*found : inner;
+}
+
+/// "tessera checkpoint list".
+std::string full_name(const CLI::App& parser) {
+  return parser.get_parent() == nullptr ? "tessera" : full_name(*parser.get_parent()) + " " + parser.get_name();
 }
 
 std::vector<std::string> option_names(const CLI::App& parser) {
@@ -64,7 +71,7 @@ std::vector<std::string> option_names(const CLI::App& parser) {
 /// The parser's complaint in Tessera's form.
 UserError mistake_in_arguments(const CLI::ParseError& error, const std::vector<Command>& commands) {
   const Command* command = chosen(commands);
-  const std::string where = command == nullptr ? "tessera" : "tessera " + command->parser->get_name();
+  const std::string where = command == nullptr ? "tessera" : full_name(*command->parser);
   const std::string help = "`" + where + " --help` shows the options";
   if (command == nullptr || error.get_exit_code() != static_cast<int>(CLI::ExitCodes::ExtrasError)) return UserError({where, error.what(), "", help});
   std::vector<Problem> problems;

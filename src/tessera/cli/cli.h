@@ -18,6 +18,7 @@ struct Command {
   CLI::App* parser = nullptr;                            ///< owned by the program's parser
   std::function<int()> run;                              ///< after parsing; returns the exit status
   std::shared_ptr<const RankArguments> ranks = nullptr;  ///< of a command that can run as several ranks
+  std::vector<Command> commands = {};                    ///< of a command that only groups others: then `run` is theirs
 };
 
 /// Each adds one subcommand to `program`.
@@ -30,6 +31,7 @@ Command add_convert(CLI::App& program);
 Command add_inspect(CLI::App& program);
 Command add_tokenize(CLI::App& program);
 Command add_bench(CLI::App& program);
+Command add_checkpoint(CLI::App& program);
 
 /// Checks that an option's value is a whole number of at least `smallest`.
 CLI::Validator at_least(std::int64_t smallest);

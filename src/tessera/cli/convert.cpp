@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "tessera/checkpoint/consolidate.h"
+#include "tessera/checkpoint/dcp_directory.h"
 #include "tessera/checkpoint/directory.h"
 #include "tessera/cli/cli.h"
 #include "tessera/cli/dtype_option.h"
@@ -116,12 +117,12 @@ int print_result(const Options& options, const Written& written) {
   return 0;
 }
 
-// A run's checkpoint: its own tokenizer and config files go along.
-int convert_checkpoint(const Options& options) {
+// Sharded weights: their own tokenizer and config files go along.
+int convert_shards(const Options& options, const checkpoint::ConsolidateSource& source) {
   if (!options.tokenizer.empty())
     throw UserError({"--tokenizer", "a checkpoint brings its own tokenizer", "", "leave --tokenizer out, or convert the model directory again"});
-  checkpoint::consolidate(*posix_file_operations(), options.source, options.destination,
-                          {.max_shard_size = options.max_shard_size, .dtype = storage_dtype(options.dtype)});
+  checkpoint::consolidate(*posix_file_operations(), source, options.destination,
+                          {.max_shard_size = options.max_shard_size, .dtype = storage_dtype(options.dtype)}, *comm::self_communicator());
   const formats::HuggingFaceDirectory directory(options.destination);
   Written written{.model_type = formats::read_model_config(options.destination).value("model_type", std::string())};
   for (const formats::HuggingFaceDirectory::Entry& entry : directory.tensors()) {
@@ -132,8 +133,19 @@ int convert_checkpoint(const Options& options) {
   return print_result(options, written);
 }
 
+int convert_checkpoint(const Options& options) {
+  const checkpoint::Manifest manifest = checkpoint::read_manifest(options.source);
+  return convert_shards(options, {options.source, &manifest.model, options.source / "model"});
+}
+
+int convert_dcp(const Options& options) {
+  const checkpoint::DcpDirectory source = checkpoint::read_dcp_directory(options.source);
+  return convert_shards(options, {source.path, &source.model, source.model_files});
+}
+
 int convert(const Options& options) {
-  if (fs::exists(options.source / checkpoint::kManifestName)) return convert_checkpoint(options);
+  if (checkpoint::is_checkpoint(options.source)) return convert_checkpoint(options);
+  if (checkpoint::is_dcp_directory(options.source)) return convert_dcp(options);
   const auto operations = posix_file_operations();
   const model::ConvertResult result = model::convert_model(*operations, {.source = options.source,
                                                                          .destination = options.destination,
@@ -147,9 +159,13 @@ int convert(const Options& options) {
 
 Command add_convert(CLI::App& program) {
   const auto options = std::make_shared<Options>();
-  CLI::App* parser = program.add_subcommand(
-      "convert", "Turn a GGUF file, a llama2.c checkpoint, a model directory or a run's checkpoint into a Hugging Face directory");
-  parser->add_option("SRC", options->source, "GGUF file, llama2.c .bin, Hugging Face directory, or a checkpoint (epoch_E_step_S)")->required();
+  CLI::App* parser =
+      program.add_subcommand("convert", "Turn a GGUF file, a llama2.c checkpoint, a model directory or a checkpoint into a Hugging Face directory");
+  parser
+      ->add_option("SRC", options->source,
+                   "GGUF file, llama2.c .bin, Hugging Face directory, a run's checkpoint (epoch_E_step_S), or PyTorch's distributed checkpoint in "
+                   "safetensors")
+      ->required();
   parser->add_option("DST", options->destination, "Directory to create; it must not exist")->required();
   parser->add_option("--dtype", options->dtype, "auto (what holds the source's values without loss), float32, bfloat16 or float16")
       ->capture_default_str();

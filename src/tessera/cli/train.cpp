@@ -17,6 +17,10 @@ namespace tessera::cli {
 namespace {
 
 void print_summary(const train::RunSummary& s) {
+  if (s.first_step == s.last_step) {
+    fmt::print("steps         none: {} of {} were done before\n", s.first_step, s.total_steps);
+    return;
+  }
   fmt::print("steps         {} to {} of {}\n", s.first_step + 1, s.last_step, s.total_steps);
   fmt::print("loss          {:.4f} -> {:.4f}\n", s.first_loss, s.last_loss);
   if (s.validation_loss) fmt::print("validation    {:.4f}\n", *s.validation_loss);
@@ -70,7 +74,7 @@ Command add_train(CLI::App& program) {
   parser->add_option("--trace", *trace, "Write when each rank computed, communicated and waited to FILE, for Perfetto or chrome://tracing")
       ->type_name("FILE");
   parser->footer(
-      "SIGINT and SIGTERM end the current step, save a checkpoint and exit with 0, on all ranks; --checkpoint.restore_from LATEST goes on from it.\n"
+      "SIGINT and SIGTERM end the current step, save a checkpoint and exit with 0, on all ranks; the same command goes on from it.\n"
       "When a rank dies, all end.\n\nexample:\n"
       "  tessera train examples/quickstart/finetune.yaml --optimizer.lr 1e-4 --step_scheduler.max_steps=20\n"
       "  tessera train examples/quickstart/finetune.yaml --nproc-per-node 2 --log-dir logs\n"

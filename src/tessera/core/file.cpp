@@ -37,6 +37,13 @@ class PosixFileOperations : public FileOperations {
     if (descriptor < 0) fail(path, "create the file");
     return descriptor;
   }
+  int open_at(const std::filesystem::path& path, std::uint64_t offset) override {
+    const int descriptor = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+    if (descriptor < 0) fail(path, "open the file");
+    if (::lseek(descriptor, static_cast<off_t>(offset), SEEK_SET) >= 0) return descriptor;
+    ::close(descriptor);
+    fail(path, "seek");
+  }
   void write(int descriptor, std::span<const std::byte> bytes, const std::filesystem::path& path) override {
     while (!bytes.empty()) {
       const ssize_t written = ::write(descriptor, bytes.data(), std::min(bytes.size(), kWriteBytes));
@@ -124,6 +131,9 @@ std::unique_ptr<FileOperations> posix_file_operations() { return std::make_uniqu
 
 FileWriter::FileWriter(FileOperations& operations, std::filesystem::path path)
     : operations_(operations), path_(std::move(path)), descriptor_(operations.create(path_)) {}
+
+FileWriter::FileWriter(FileOperations& operations, std::filesystem::path path, std::uint64_t offset)
+    : operations_(operations), path_(std::move(path)), descriptor_(operations.open_at(path_, offset)) {}
 
 FileWriter::~FileWriter() {
   if (descriptor_ >= 0) ::close(descriptor_);

@@ -42,6 +42,8 @@ class FileOperations {
  public:
   virtual ~FileOperations() = default;
   virtual int create(const std::filesystem::path& path) = 0;  ///< a new, empty file; returns the descriptor
+  /// A file that exists, to be written from byte `offset` on, past its end too: several processes may each write a part. Returns the descriptor.
+  virtual int open_at(const std::filesystem::path& path, std::uint64_t offset) = 0;
   virtual void write(int descriptor, std::span<const std::byte> bytes, const std::filesystem::path& path) = 0;  ///< all of them
   virtual void sync(int descriptor, const std::filesystem::path& path) = 0;                                     ///< fsync
   virtual void close(int descriptor, const std::filesystem::path& path) = 0;
@@ -55,16 +57,18 @@ class FileOperations {
 /// The real thing.
 std::unique_ptr<FileOperations> posix_file_operations();
 
-/// Sequential writer of one new file. `finish` syncs and closes; without it the destructor closes and the content counts as incomplete.
+/// Sequential writer of one new file, or of an existing one from `offset` on. `finish` syncs and closes; without it the destructor closes and the
+/// content counts as incomplete.
 class FileWriter {
  public:
   FileWriter(FileOperations& operations, std::filesystem::path path);
+  FileWriter(FileOperations& operations, std::filesystem::path path, std::uint64_t offset);
   ~FileWriter();
   FileWriter(const FileWriter&) = delete;
   FileWriter& operator=(const FileWriter&) = delete;
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text);
-  std::uint64_t size() const { return size_; }
+  std::uint64_t size() const { return size_; }  ///< of what was written here
   void finish();
 
  private:

@@ -4,6 +4,7 @@
 
 #include "tessera/core/error.h"
 #include "tessera/model/flat_memory.h"
+#include "tessera/model/piece_plan.h"
 
 namespace tessera::model {
 namespace {
@@ -61,6 +62,17 @@ void allocate(FlatBuffer& buffer, DType compute_dtype, const Placement& placemen
   buffer.gradient_shard = placement.whole_gradients ? held_part(buffer, buffer.gradient) : allocate_flat(buffer.held.size(), master);
 }
 
+/// The boxes within an extent of buffers[number].
+void append_pieces(const ParameterTable& table, const std::vector<FlatBuffer>& buffers, std::size_t number, const Extent& extent,
+                   std::vector<PlacedPiece>& result) {
+  for (const FlatRange& range : buffers[number].ranges) {
+    for (PlacedPiece& piece : pieces_within(table.parameters[range.parameter], range, extent)) {
+      piece.buffer = number;
+      result.push_back(std::move(piece));
+    }
+  }
+}
+
 at::Tensor shaped_view(const at::Tensor& flat, const FlatRange& range, const std::vector<std::int64_t>& shape) {
   return flat.narrow(0, range.begin, range.size).view(shape);
 }
@@ -111,12 +123,7 @@ at::Tensor ParameterStore::master(std::size_t index) const {
 }
 
 void ParameterStore::add_pieces(std::size_t buffer, const Extent& extent, std::vector<PlacedPiece>& result) const {
-  for (const FlatRange& range : buffers_[buffer].ranges) {
-    for (PlacedPiece& piece : pieces_within(table_.parameters[range.parameter], range, extent)) {
-      piece.buffer = buffer;
-      result.push_back(std::move(piece));
-    }
-  }
+  append_pieces(table_, buffers_, buffer, extent, result);
 }
 
 std::vector<PlacedPiece> ParameterStore::held_pieces() const {
@@ -129,6 +136,16 @@ std::vector<PlacedPiece> ParameterStore::owned_pieces() const {
   std::vector<PlacedPiece> result;
   for (std::size_t buffer = 0; buffer < buffers_.size(); ++buffer)
     for (const Extent& extent : buffers_[buffer].owned) add_pieces(buffer, extent, result);
+  return result;
+}
+
+std::vector<PlacedPiece> plan_owned_pieces(const ParameterTable& table, const ParameterStore::Options& options) {
+  std::vector<FlatBuffer> buffers = plan_buffers(table, options);
+  std::vector<PlacedPiece> result;
+  for (std::size_t number = 0; number < buffers.size(); ++number) {
+    set_extents(buffers[number], table, options.placement);
+    for (const Extent& extent : buffers[number].owned) append_pieces(table, buffers, number, extent, result);
+  }
   return result;
 }
 

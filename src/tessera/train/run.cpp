@@ -17,7 +17,10 @@
 #include "tessera/core/terminal.h"
 #include "tessera/core/text.h"
 #include "tessera/core/version.h"
+#include "tessera/formats/tensor_source.h"
+#include "tessera/model/load.h"
 #include "tessera/model/summary.h"
+#include "tessera/train/layout.h"
 #include "tessera/train/metrics.h"
 #include "tessera/train/objects.h"
 #include "tessera/train/peak.h"
@@ -98,6 +101,7 @@ class Run {
         recipe_(loaded.recipe),
         start_(Clock::now()),
         objects_(build_objects(loaded, environment, backend)),
+        backend_(backend),
         operations_(posix_file_operations()),
         trace_(trace) {
     if (trace_ != nullptr) {
@@ -119,8 +123,10 @@ class Run {
       const bool last = metrics_.step == objects_.total_steps;
       if (validation_due(batches.ends_epoch, last)) run_validation(reporter);
       stop = interrupted();  // asked once: a signal that comes while saving ends the next step, and that is saved too
+      if (save_has_ended_) finish_save(reporter);
       if (stop || checkpoint_due(batches.ends_epoch, last)) save(last, reporter);
     }
+    finish_save(reporter);
     finish(reporter);
     return summary_;
   }
@@ -130,25 +136,43 @@ class Run {
  private:
   void open_checkpoints() {
     const config::Checkpoint& options = recipe_.checkpoint;
+    comm::Communicator& world = objects_.setup.world();
+    // A group of its own: saves in the background talk while training does.
+    checkpoint_group_ = backend_.communicator(world.members(), "checkpoint");
     directory_.emplace(*operations_, options.checkpoint_dir,
                        checkpoint::DirectoryOptions{.max_shard_size = static_cast<std::uint64_t>(options.max_shard_size_bytes),
                                                     .max_recent_checkpoints = options.max_recent_checkpoints},
-                       objects_.setup.world());
-    if (!options.restore_from.empty()) {
-      comm::together(objects_.setup.world(), [&] { restore(checkpoint::resolve_restore_from(options.checkpoint_dir, options.restore_from)); });
+                       *checkpoint_group_);
+    if (const std::string from = restore_point(); !from.empty()) {
+      comm::together(world, [&] { restore(checkpoint::resolve_restore_from(options.checkpoint_dir, from, !options.restore_optimizer)); });
       objects_.model.engine->weights_loaded();
     }
     directory_->refuse_later_checkpoints(metrics_.step);
   }
 
+  /// What the recipe names, or the newest checkpoint of a run that has begun in this directory.
+  std::string restore_point() const {
+    const config::Checkpoint& options = recipe_.checkpoint;
+    if (!options.restore_from.empty() || checkpoint::list_checkpoints(options.checkpoint_dir).empty()) return options.restore_from;
+    return checkpoint::kLatest;
+  }
+
   void restore(const std::filesystem::path& path) {
     const config::Checkpoint& options = recipe_.checkpoint;
+    if (!checkpoint::is_checkpoint(path)) {
+      model::load_weights(*objects_.model.model.store, *formats::open_huggingface_source(path));
+      log::note("restored the weights of {}", path.string());
+      return;
+    }
     const checkpoint::Verify verify = options.verify == config::CheckpointVerify::Full  ? checkpoint::Verify::Full
                                       : options.verify == config::CheckpointVerify::Off ? checkpoint::Verify::Off
                                                                                         : checkpoint::Verify::Sizes;
     const checkpoint::TrainingState state =
         checkpoint::restore(path, objects_.signature, *objects_.model.model.store, options.restore_optimizer ? objects_.optimizer.get() : nullptr,
-                            {.verify = verify, .restore_optimizer = options.restore_optimizer});
+                            {.verify = verify,
+                             .restore_optimizer = options.restore_optimizer,
+                             .rank = checkpoint_group_->rank(),
+                             .num_ranks = checkpoint_group_->size()});
     log::note("restored {}", path.string());
     if (!options.restore_optimizer) return;  // a new run from these weights
     metrics_.step = state.step;
@@ -165,6 +189,8 @@ class Run {
   }
 
   void announce(Reporter& reporter) const {
+    if (metrics_.step >= objects_.total_steps)
+      return reporter.say(fmt::format("nothing left to train: {} of {} steps were done before", metrics_.step, objects_.total_steps));
     const model::ParameterTable table = model::parameter_table(objects_.plan.spec);
     reporter.say(fmt::format("{} | {} parameters | {} | {} threads | steps {} to {}", objects_.plan.spec.model_type,
                              human_count(static_cast<double>(table.num_elements())), torch_name(objects_.plan.dtype), at::get_num_threads(),
@@ -236,9 +262,13 @@ class Run {
     }
   }
 
-  /// Whether any rank was asked to stop. All ranks ask together, so that all stop after the same step; once true, it stays so.
+  /// Whether any rank was asked to stop. All ranks ask together, so that all stop after the same step; once true, it stays so. What else all ranks
+  /// must agree on travels along.
   bool interrupted() {
-    if (!stopping_) stopping_ = comm::sum(objects_.setup.world(), std::vector<std::int64_t>{interrupt_.signal() != 0}).front() > 0;
+    const std::vector<std::int64_t> ranks =
+        comm::sum(objects_.setup.world(), std::vector<std::int64_t>{interrupt_.signal() != 0, directory_ && directory_->save_has_ended()});
+    stopping_ = stopping_ || ranks[0] > 0;
+    save_has_ended_ = ranks[1] == objects_.setup.mesh->world_size();
     return stopping_;
   }
 
@@ -266,22 +296,27 @@ class Run {
                   .validation_metric = validation_metric_},
         .config_yaml = config::print_yaml(loaded_.tree),
         .versions = {{"tessera", version()}, {"torch", TORCH_VERSION}},
-        .layout = layout(),
+        .layout = layout_json(objects_.setup.mesh->sizes()),
         .consolidate = when == config::SaveConsolidated::Every || (when == config::SaveConsolidated::Final && last)};
-    summary_.checkpoint = directory_->save(request);
     validation_metric_.reset();
-    reporter.say("saved " + summary_.checkpoint->string());
+    if (recipe_.checkpoint.is_async) {
+      finish_save(reporter);  // of the one before
+      directory_->begin_save(request);
+      return;
+    }
+    saved(directory_->save(request), reporter);
   }
 
-  Json layout() const {
-    const mesh::MeshSizes& sizes = objects_.setup.mesh->sizes();
-    return {{"world_size", sizes.world_size()},
-            {"pp", sizes.pp},
-            {"dp_replicate", sizes.dp_replicate},
-            {"dp_shard", sizes.dp_shard},
-            {"cp", sizes.cp},
-            {"tp", sizes.tp},
-            {"ep", sizes.ep}};
+  void saved(const std::filesystem::path& checkpoint, Reporter& reporter) {
+    summary_.checkpoint = checkpoint;
+    reporter.say("saved " + checkpoint.string());
+  }
+
+  /// Waits for the save in flight, if there is one; what it failed with ends the run.
+  void finish_save(Reporter& reporter) {
+    if (!directory_) return;
+    if (const auto checkpoint = directory_->finish_save()) saved(*checkpoint, reporter);
+    save_has_ended_ = false;
   }
 
   void finish(Reporter& reporter) {
@@ -293,7 +328,7 @@ class Run {
       log::warning("{} of {} steps had no label that counts", unlabelled_steps_, metrics_.step - summary_.first_step);
     summary_.interrupted = stopping_ && metrics_.step < objects_.total_steps;
     if (!summary_.interrupted) return;
-    const char* const saved = summary_.checkpoint ? "continue with --checkpoint.restore_from LATEST"
+    const char* const saved = summary_.checkpoint ? "the same command continues"
                               : directory_        ? "it had not begun, nothing was saved"
                                                   : "checkpoints are off, nothing was saved";
     reporter.say(fmt::format("interrupted after step {} of {}; {}", metrics_.step, objects_.total_steps, saved));
@@ -304,13 +339,16 @@ class Run {
   Clock::time_point start_;
   InterruptGuard interrupt_;
   TrainingObjects objects_;
+  comm::Backend& backend_;
   std::unique_ptr<FileOperations> operations_;
+  std::unique_ptr<comm::Communicator> checkpoint_group_;
   std::optional<checkpoint::CheckpointDirectory> directory_;
   Trace* trace_;
   std::unique_ptr<model::UnitHooks> unit_hooks_;  ///< of the trace
   bool stopping_ = false;
-  double peak_ = 0.0;    ///< of the matrix product; measured after the first step, so that training starts without waiting for it
-  StepMetrics metrics_;  ///< of the last step
+  bool save_has_ended_ = false;  ///< at every rank: the save in the background
+  double peak_ = 0.0;            ///< of the matrix product; measured after the first step, so that training starts without waiting for it
+  StepMetrics metrics_;          ///< of the last step
   Json losses_ = Json::object();
   std::optional<double> validation_metric_;  ///< since the last save
   std::int64_t tokens_ = 0;

@@ -74,17 +74,21 @@ class TracingHooks final : public model::UnitHooks {
 }  // namespace
 
 void Trace::compute(std::string name, std::string category, Time begin, Time end) {
+  const std::lock_guard lock(mutex_);
   events_.push_back({.name = std::move(name), .category = std::move(category), .begin = begin, .end = end});
 }
 
 void Trace::record(const comm::CommunicationEvent& event) {
   const std::string kind(comm::to_string(event.description.kind));
-  events_.push_back({.name = to_string(event.description),
-                     .category = kind,
-                     .begin = event.issued,
-                     .end = event.completed,
-                     .communication = true,
-                     .arguments = {{"group", event.group}, {"bytes", event.description.bytes_sent}}});
+  {
+    const std::lock_guard lock(mutex_);
+    events_.push_back({.name = to_string(event.description),
+                       .category = kind,
+                       .begin = event.issued,
+                       .end = event.completed,
+                       .communication = true,
+                       .arguments = {{"group", event.group}, {"bytes", event.description.bytes_sent}}});
+  }
   // What had arrived by itself was not waited for.
   if (event.completed > event.wait_began) compute("wait for " + kind, "wait", event.wait_began, event.wait_ended);
 }

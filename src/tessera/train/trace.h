@@ -3,6 +3,7 @@
 #include <chrono>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,7 @@ class Trace final : public comm::EventSink {
   };
   std::string lines(std::int64_t rank, std::int64_t origin) const;
 
+  std::mutex mutex_;  ///< a checkpoint saved in the background communicates from its own thread
   std::vector<Event> events_;
 };
 

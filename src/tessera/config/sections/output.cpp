@@ -45,7 +45,7 @@ Keys<Checkpoint> checkpoint_keys() {
       {"model_save_format", [](const Scope&, const Node&, C&) {}},
       save_consolidated(),
       max_shard_size(),
-      field_refused_unless("is_async", &C::is_async, false, Support::NotSupportedYet, "saving in the background is still to come"),
+      field("is_async", &C::is_async),
       field("max_recent_checkpoints", &C::max_recent_checkpoints, at_least(1)),
       field("best_metric_key", &C::best_metric_key),
       field("restore_from", &C::restore_from),

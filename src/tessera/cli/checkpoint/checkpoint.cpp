@@ -1,0 +1,42 @@
+#include <fmt/format.h>
+
+#include "tessera/cli/checkpoint/commands.h"
+
+namespace tessera::cli {
+
+Command add_checkpoint(CLI::App& program) {
+  CLI::App* parser = program.add_subcommand("checkpoint", "List, check, compare, convert and remove the checkpoints of runs");
+  parser->require_subcommand(1);
+  parser->footer("`tessera checkpoint COMMAND --help` shows the options of a command.\n\nexample:\n  tessera checkpoint list checkpoints/facts");
+  return {parser, nullptr, nullptr, checkpoint_commands::add_all(*parser)};
+}
+
+namespace checkpoint_commands {
+
+std::vector<Command> add_all(CLI::App& parent) {
+  return {add_list(parent),    add_inspect(parent), add_verify(parent), add_consolidate(parent),
+          add_reshard(parent), add_diff(parent),    add_prune(parent)};
+}
+
+std::uint64_t num_bytes(const checkpoint::Manifest& manifest) {
+  std::uint64_t bytes = 0;
+  for (const auto& [name, record] : manifest.files) bytes += record.size;
+  return bytes;
+}
+
+std::string describe_layout(const Json& layout) {
+  const std::int64_t ranks = layout.value("world_size", std::int64_t{1});
+  std::string axes;
+  for (const auto& [axis, size] : layout.items())
+    if (axis != "world_size" && size.is_number() && size > 1) axes += fmt::format("{}{} {}", axes.empty() ? "" : ", ", axis, size.dump());
+  return fmt::format("{} rank{}{}", ranks, ranks == 1 ? "" : "s", axes.empty() ? "" : " (" + axes + ")");
+}
+
+checkpoint::Progress shown_on(ProgressBar& bar) {
+  return [&bar](std::uint64_t bytes) { bar.advance(bytes); };
+}
+
+void print_json(const OrderedJson& answer) { fmt::print("{}\n", answer.dump(1, ' ', false, OrderedJson::error_handler_t::replace)); }
+
+}  // namespace checkpoint_commands
+}  // namespace tessera::cli

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tessera/checkpoint/files.h"
+#include "tessera/checkpoint/manifest.h"
+#include "tessera/cli/cli.h"
+#include "tessera/core/json.h"
+#include "tessera/core/terminal.h"
+
+/// The subcommands of `tessera checkpoint`: a file each.
+namespace tessera::cli::checkpoint_commands {
+
+Command add_list(CLI::App& parent);
+Command add_inspect(CLI::App& parent);
+Command add_verify(CLI::App& parent);
+Command add_consolidate(CLI::App& parent);
+Command add_reshard(CLI::App& parent);
+Command add_diff(CLI::App& parent);
+Command add_prune(CLI::App& parent);
+std::vector<Command> add_all(CLI::App& parent);
+
+/// Bytes of all files of a checkpoint.
+std::uint64_t num_bytes(const checkpoint::Manifest& manifest);
+/// "4 ranks (dp_shard 4)", from the manifest's layout.
+std::string describe_layout(const Json& layout);
+/// Shows bytes on a bar, which must outlive it.
+checkpoint::Progress shown_on(ProgressBar& bar);
+/// One JSON document on standard output.
+void print_json(const OrderedJson& answer);
+
+}  // namespace tessera::cli::checkpoint_commands

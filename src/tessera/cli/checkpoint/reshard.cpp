@@ -1,0 +1,62 @@
+#include "tessera/checkpoint/reshard.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "tessera/cli/checkpoint/commands.h"
+#include "tessera/config/interpolate.h"
+#include "tessera/train/layout.h"
+
+namespace tessera::cli::checkpoint_commands {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Options {
+  fs::path checkpoint;
+  fs::path output;
+  std::int64_t num_ranks = 1;
+  bool json = false;
+};
+
+std::uint64_t state_bytes(const checkpoint::Manifest& manifest) {
+  std::uint64_t bytes = 0;
+  for (const checkpoint::TensorRecords* records : {&manifest.model, &manifest.optim})
+    for (const auto& [name, record] : *records) bytes += formats::num_elements(record.shape) * size_of(record.dtype);
+  return bytes;
+}
+
+int reshard(const Options& options, const std::vector<std::string>& overrides) {
+  const checkpoint::ReshardLayout layout = train::reshard_layout(options.checkpoint, overrides, options.num_ranks, config::process_environment());
+  {
+    ProgressBar bar("resharding", state_bytes(checkpoint::read_manifest(options.checkpoint)), ProgressBar::Unit::Bytes);
+    checkpoint::reshard(*posix_file_operations(), options.checkpoint, options.output, layout, shown_on(bar));
+  }
+  const std::uint64_t bytes = num_bytes(checkpoint::read_manifest(options.output));
+  if (options.json)
+    print_json({{"destination", options.output.string()}, {"layout", layout.description}, {"bytes", bytes}});
+  else
+    fmt::print("{}: {}\n", options.output.string(), describe_layout(layout.description));
+  return 0;
+}
+
+}  // namespace
+
+Command add_reshard(CLI::App& parent) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* parser = parent.add_subcommand("reshard", "Write a checkpoint as another number of ranks, or another strategy, would have saved it");
+  parser->add_option("CHECKPOINT", options->checkpoint, "A checkpoint: epoch_E_step_S, or a link to it")->required();
+  parser->add_option("OUT", options->output, "The checkpoint to write; it must not exist")->required();
+  parser->add_option("--nproc", options->num_ranks, "Number of ranks")->required()->check(at_least(1));
+  parser->add_flag("--json", options->json, "Print one JSON document");
+  parser->allow_extras();
+  parser->footer(
+      "The strategy is that of the recipe in the checkpoint; --distributed.KEY VALUE changes it. Training needs none of this: it reads any "
+      "layout.\n\n"
+      "example:\n  tessera checkpoint reshard checkpoints/facts/LATEST resharded --nproc 4 --distributed.strategy fsdp2");
+  return {parser, [options, parser] { return reshard(*options, parser->remaining()); }};
+}
+
+}  // namespace tessera::cli::checkpoint_commands
