@@ -32,6 +32,7 @@ Command add_inspect(CLI::App& program);
 Command add_tokenize(CLI::App& program);
 Command add_bench(CLI::App& program);
 Command add_checkpoint(CLI::App& program);
+Command add_simulate(CLI::App& program);
 
 /// Checks that an option's value is a whole number of at least `smallest`.
 CLI::Validator at_least(std::int64_t smallest);
