@@ -25,8 +25,9 @@ constexpr int kFailed = 1;
 constexpr int kMendable = 2;
 
 std::vector<Command> add_commands(CLI::App& program) {
-  return {add_train(program),   add_check(program),    add_generate(program),      add_eval(program), add_verify(program), add_convert(program),
-          add_inspect(program), add_tokenize(program), add_chat_template(program), add_data(program), add_bench(program),  add_checkpoint(program)};
+  return {add_train(program),   add_check(program),      add_generate(program), add_eval(program),          add_verify(program),
+          add_convert(program), add_inspect(program),    add_tokenize(program), add_chat_template(program), add_data(program),
+          add_bench(program),   add_checkpoint(program), add_simulate(program)};
 }
 
 void describe(CLI::App& program) {

@@ -34,6 +34,7 @@ Command add_chat_template(CLI::App& program);
 Command add_data(CLI::App& program);
 Command add_bench(CLI::App& program);
 Command add_checkpoint(CLI::App& program);
+Command add_simulate(CLI::App& program);
 
 /// Checks that an option's value is a whole number of at least `smallest`.
 CLI::Validator at_least(std::int64_t smallest);

@@ -1,4 +1,5 @@
 #include "tessera/config/parallelism.h"
+#include "tessera/config/pipeline_schedule.h"
 #include "tessera/config/sections/read.h"
 
 namespace tessera::config {
@@ -59,23 +60,8 @@ Key<Section> mp_policy(std::optional<MixedPrecisionPolicy> Section::* member) {
 
 Keys<Pipeline> pipeline_keys() {
   using P = Pipeline;
-  using S = PipelineSchedule;
-  const Choices<S> schedules = {{"1f1b", S::OneFOneB},
-                                {"gpipe", S::GPipe},
-                                {"interleaved_1f1b", S::Interleaved1F1B},
-                                {"interleaved1f1b", S::Interleaved1F1B},
-                                {"dfs", S::Interleaved1F1B},
-                                {"looped_bfs", S::LoopedBFS},
-                                {"loopedbfs", S::LoopedBFS},
-                                {"v_schedule", S::ZBVZeroBubble},
-                                {"zbv_zero_bubble", S::ZBVZeroBubble},
-                                {"zbvzerobubble", S::ZBVZeroBubble},
-                                {"zero_bubble", S::InterleavedZeroBubble},
-                                {"interleaved_zero_bubble", S::InterleavedZeroBubble},
-                                {"interleavedzerobubble", S::InterleavedZeroBubble},
-                                {"dualpipev", S::DualPipeV}};
   return {
-      choice("pp_schedule", &P::pp_schedule, schedules),
+      choice("pp_schedule", &P::pp_schedule, pipeline_schedule_names()),
       field("pp_schedule_csv", &P::pp_schedule_csv),
       field("pp_microbatch_size", &P::pp_microbatch_size, at_least(1)),
       field("layers_per_stage", &P::layers_per_stage, at_least(1)),
