@@ -15,7 +15,7 @@ struct Checkpoint {
   bool enabled = true;
   std::string checkpoint_dir = "checkpoints/";
   SaveConsolidated save_consolidated = SaveConsolidated::Final;
-  std::int64_t max_shard_size_bytes = 5'000'000'000;  ///< of a consolidated file
+  std::int64_t max_shard_size_bytes = 5'000'000'000;   ///< of a consolidated file
   bool is_async = false;                               ///< training waits only for the copy to staging memory
   std::optional<std::int64_t> max_recent_checkpoints;  ///< absent: keep all
   std::string best_metric_key = "default";             ///< the validation dataset that LOWEST_VAL follows
