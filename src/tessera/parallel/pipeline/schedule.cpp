@@ -12,7 +12,6 @@ struct Description {
   ActionList (*list)(const ScheduleSize& size, int rank);
   int fewest_stages, most_stages;  ///< of a rank; 0: no limit
   bool is_v = false;
-  bool splits_backward = false;
 };
 
 Description describe(ScheduleName name) {
@@ -26,11 +25,11 @@ Description describe(ScheduleName name) {
     case ScheduleName::LoopedBFS:
       return {looped_breadth_first, 2, 0};
     case ScheduleName::InterleavedZeroBubble:
-      return {interleaved_zero_bubble, 1, 0, false, true};
+      return {interleaved_zero_bubble, 1, 0};
     case ScheduleName::ZBVZeroBubble:
-      return {zero_bubble_v, 2, 2, true, true};
+      return {zero_bubble_v, 2, 2, true};
     case ScheduleName::DualPipeV:
-      return {dual_pipe_v, 2, 2, true, true};
+      return {dual_pipe_v, 2, 2, true};
   }
   TESSERA_ASSERT(false, "every schedule is described above");
 }
@@ -74,8 +73,6 @@ void check_rounds(ScheduleName name, const ScheduleSize& size, const std::string
 }  // namespace
 
 int default_stages_per_rank(ScheduleName name) { return describe(name).most_stages == 1 ? 1 : 2; }
-
-bool splits_backward(ScheduleName name) { return describe(name).splits_backward; }
 
 void check_size(ScheduleName name, const ScheduleSize& size, const std::string& where, ProblemList& problems) {
   TESSERA_ASSERT(size.num_ranks >= 1 && size.num_microbatches >= 1 && size.stages_per_rank >= 1, "sizes are positive");

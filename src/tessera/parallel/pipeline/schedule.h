@@ -20,8 +20,6 @@ struct ScheduleSize {
 
 /// Stages of each rank where nothing else asks for a number: 1 of gpipe and 1f1b, 2 of the others.
 int default_stages_per_rank(ScheduleName name);
-/// Whether backward passes are split into I and W, so that weight gradients wait for a gap.
-bool splits_backward(ScheduleName name);
 
 /// Adds every rule that the size breaks, with the remedy: how many stages a rank has, how many microbatches the schedule needs, by what their number
 /// divides.
