@@ -62,7 +62,8 @@ TEST(Parallelism, ReplicasDivideAndAreFewer) {
   EXPECT_THAT(violations("{dp_replicate_size: 3}", 8), ElementsAre(AllOf(HasSubstr("3 does not divide dp_size (8)"), HasSubstr("use 1, 2 or 4"))));
   EXPECT_THAT(violations("{dp_replicate_size: 2, tp_size: 4}", 8),
               ElementsAre(AllOf(HasSubstr("2 leaves no shards: dp_size is 2"), HasSubstr("or strategy ddp"))));
-  EXPECT_THAT(violations("{dp_replicate_size: 2}", 1), ElementsAre(HasSubstr("does not divide dp_size (1)")));
+  EXPECT_THAT(violations("{dp_replicate_size: 2}", 1),
+              ElementsAre(AllOf(HasSubstr("does not divide dp_size (1)"), HasSubstr("leave it out, or start more ranks"))));
 }
 
 TEST(Parallelism, OnlyFsdp2HasReplicas) {

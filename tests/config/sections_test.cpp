@@ -133,6 +133,14 @@ TEST(DistributedSection, DataParallelismIsSupported) {
     EXPECT_THAT(refusals_of(std::string("distributed: ") + section), IsEmpty()) << section;
 }
 
+/// State is in host memory as it is.
+TEST(DistributedSection, OffloadingIsAcceptedAndSaid) {
+  EXPECT_THAT(with("distributed: {offload_policy: {_target_: torch.distributed.fsdp.CPUOffloadPolicy, pin_memory: true}}").notes,
+              Contains("distributed.offload_policy: has no effect: weights, gradients and optimizer state are always kept in host memory"));
+  EXPECT_THAT(with("distributed: {offload_policy: {_target_: torch.distributed.fsdp.OffloadPolicy}}").notes, IsEmpty());
+  EXPECT_THAT(mistakes_of("distributed: {offload_policy: {pinned: true}}"), HasSubstr("unknown key"));
+}
+
 TEST(DistributedSection, ActivationCheckpointingSpellings) {
   EXPECT_EQ(with("distributed: {activation_checkpointing: true}").recipe.distributed.activation_checkpointing, ActivationCheckpointing::Full);
   EXPECT_EQ(with("distributed: {activation_checkpointing: full}").recipe.distributed.activation_checkpointing, ActivationCheckpointing::Full);

@@ -91,7 +91,8 @@ class Checker {
       add("dp_replicate_size", value + " does not go with the strategy", "only fsdp2 replicates groups of shards", "use strategy fsdp2, or size 1");
     } else if (dp_size_ && *dp_size_ % replicas != 0) {
       add("dp_replicate_size", value + " does not divide dp_size (" + text(*dp_size_) + ")", "every replica has the same number of shards",
-          "use " + choices(*dp_size_ - 1, [this](std::int64_t i) { return *dp_size_ % i == 0; }));
+          *dp_size_ == 1 ? "leave it out, or start more ranks (--nproc-per-node)"
+                         : "use " + choices(*dp_size_ - 1, [this](std::int64_t i) { return *dp_size_ % i == 0; }));
     } else if (dp_size_ && *dp_size_ == replicas) {
       add("dp_replicate_size", value + " leaves no shards: dp_size is " + text(*dp_size_), "fsdp2 shards inside each replica",
           "use a smaller dp_replicate_size, or strategy ddp, which only replicates");

@@ -124,12 +124,12 @@ Key<D> scope_of_checkpointing() {
 Key<D> offload_policy() {
   return {"offload_policy", [](const Scope& scope, const Node& node, D& section) {
             if (is_null(node) || !check_type(scope, node, Type::Map)) return;
-            const Keys<Fsdp2Options> keys = {field("pin_memory", &Fsdp2Options::offload_pin_memory), target_key<Fsdp2Options>()};
+            const Keys<Fsdp2Options> keys = {accepted<Fsdp2Options>("pin_memory", Type::Bool), target_key<Fsdp2Options>()};
             const Target* target = read_target(scope, node, TargetKind::OffloadPolicy);
             read_section(scope, node, keys, section.fsdp2);
             const Node* name = node.find("_target_");
-            section.fsdp2.cpu_offload = !name || (target && name->text != "torch.distributed.fsdp.OffloadPolicy");
-            if (section.fsdp2.cpu_offload) scope.unsupported(node, "", kYet, "moving parameters to host memory is still to come");
+            const bool moves = !name || (target && name->text != "torch.distributed.fsdp.OffloadPolicy");
+            if (moves) scope.note("has no effect: weights, gradients and optimizer state are always kept in host memory");
           }};
 }
 

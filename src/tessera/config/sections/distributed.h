@@ -23,8 +23,6 @@ struct MixedPrecisionPolicy {
 /// Options of `strategy: fsdp2`.
 struct Fsdp2Options {
   std::optional<MixedPrecisionPolicy> mp_policy;
-  bool cpu_offload = false;  ///< `offload_policy` is given
-  bool offload_pin_memory = true;
   std::optional<DType> autocast_dtype;
   bool defer_fsdp_grad_sync = true;
   std::optional<bool> reshard_after_forward;  ///< absent: all but the last unit
