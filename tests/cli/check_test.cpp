@@ -78,7 +78,9 @@ TEST_F(Check, MemoryIsThatOfOneRank) {
   EXPECT_EQ(bytes(alone, "gathered"), 0);
   // Three microbatches a rank: deferred gradients add up whole.
   EXPECT_EQ(bytes(memory({"--nproc-per-node", "4"}), "gradients"), bytes(alone, "gradients"));
-  EXPECT_EQ(memory({"--nproc-per-node", "4", "--distributed.strategy=ddp"}), alone);
+  Json ddp = memory({"--nproc-per-node", "4", "--distributed.strategy=ddp"});
+  EXPECT_GT(bytes(ddp, "messages"), 0);
+  EXPECT_NEAR(bytes(ddp, "total") - bytes(ddp, "messages"), bytes(alone, "total"), 16);
 }
 
 TEST_F(Check, ShowsHowModulesAreSplit) {

@@ -1,9 +1,12 @@
-// What each policy leaves on a rank between steps.
+// What each policy leaves on a rank between steps, and what it takes during one.
 #include <fmt/format.h>
 
 #include "distributed/ranks.h"
+#include "support/allocation_counter.h"
 #include "support/support.h"
+#include "tessera/mesh/mesh_sizes.h"
 #include "tessera/model/config.h"
+#include "tessera/train/memory_plan.h"
 #include "tessera/train/step.h"
 
 namespace tessera::train {
@@ -36,23 +39,40 @@ data::Batch one_row(std::int64_t rank) {
   return batch;
 }
 
-/// Bytes per parameter after a step, on this rank.
-double bytes_per_parameter(const config::Distributed& strategy, DType dtype) {
-  const model::ModelSpec spec = model::model_spec_from_json({{"model_type", "llama"},
-                                                             {"hidden_size", 128},
-                                                             {"intermediate_size", 352},
-                                                             {"num_hidden_layers", 3},
-                                                             {"num_attention_heads", 4},
-                                                             {"num_key_value_heads", 2},
-                                                             {"vocab_size", 2000},
-                                                             {"max_position_embeddings", 64},
-                                                             {"tie_word_embeddings", true}},
-                                                            "test");
+model::ModelSpec small_spec(bool tied) {
+  return model::model_spec_from_json({{"model_type", "llama"},
+                                      {"hidden_size", 128},
+                                      {"intermediate_size", 352},
+                                      {"num_hidden_layers", 3},
+                                      {"num_attention_heads", 4},
+                                      {"num_key_value_heads", 2},
+                                      {"vocab_size", 2000},
+                                      {"max_position_embeddings", 64},
+                                      {"tie_word_embeddings", tied}},
+                                     "test");
+}
+
+struct Measured {
+  std::int64_t persistent = 0;  ///< bytes after a step, on this rank
+  std::int64_t peak = 0;        ///< the most during one
+};
+
+Measured measure(const model::ModelSpec& spec, const config::Distributed& strategy, DType dtype, std::int64_t num_microbatches = 1) {
   const auto setup = parallel::DistributedSetup::build(tessera::test::backend(), strategy);
-  parallel::CausalLM model = parallel::CausalLM::from_config(spec, 1, setup, {.dtype = dtype, .trainable = true});
+  parallel::CausalLM model = parallel::CausalLM::from_config(spec, 1, setup, {.dtype = dtype, .trainable = true}, num_microbatches);
   optim::Optimizer optimizer(*model.model.store, {});
-  training_step(model, optimizer, std::vector{one_row(setup.rank())}, 0, {.learning_rate = 1e-3}, 1.0);
-  return static_cast<double>(persistent_bytes(*model.model.store, optimizer)) / static_cast<double>(model.model.store->table().num_elements());
+  const std::vector<data::Batch> batches(static_cast<std::size_t>(num_microbatches), one_row(setup.rank()));
+  training_step(model, optimizer, batches, 0, {.learning_rate = 1e-3}, 1.0);
+  Measured measured{.persistent = persistent_bytes(*model.model.store, optimizer)};
+  const tessera::test::AllocationCounter counter;
+  training_step(model, optimizer, batches, 1, {.learning_rate = 1e-3}, 1.0);
+  measured.peak = measured.persistent + counter.peak();
+  return measured;
+}
+
+double bytes_per_parameter(const config::Distributed& strategy, DType dtype) {
+  const model::ModelSpec spec = small_spec(true);
+  return static_cast<double>(measure(spec, strategy, dtype).persistent) / static_cast<double>(model::parameter_table(spec).num_elements());
 }
 
 // fp32: master, gradient and two moments, 16 bytes; bf16: a compute copy on top.
@@ -69,6 +89,55 @@ TEST(Memory, WhatIsShardedIsDividedByTheRanks) {
       EXPECT_NEAR(bytes_per_parameter(zero, dtype), expected[stage], 0.05 * expected[stage]) << "stage " << stage;
     }
     EXPECT_NEAR(bytes_per_parameter({.strategy = config::Strategy::Ddp}, dtype), 16.0 + compute, 0.01 * (16.0 + compute));
+  }
+}
+
+struct Case {
+  std::string name;
+  config::Distributed strategy;
+  std::int64_t num_microbatches = 1;
+};
+
+std::vector<Case> cases(std::int64_t ranks) {
+  std::vector<Case> list;
+  const auto add = [&](std::string name, config::Strategy strategy, std::int64_t num_microbatches, const auto& change) {
+    Case& added = list.emplace_back(std::move(name), config::Distributed{.strategy = strategy}, num_microbatches);
+    change(added.strategy);
+  };
+  using config::Strategy, config::Distributed;
+  add("ddp", Strategy::Ddp, 1, [](Distributed&) {});
+  for (std::int64_t stage = 0; stage <= 3; ++stage)
+    add(fmt::format("zero {}", stage), Strategy::MegatronFsdp, 1, [stage](Distributed& d) { d.megatron_fsdp.zero_dp_strategy = stage; });
+  add("fsdp2", Strategy::Fsdp2, 1, [](Distributed&) {});
+  add("fsdp2, deferred", Strategy::Fsdp2, 2, [](Distributed&) {});
+  add("fsdp2, every microbatch", Strategy::Fsdp2, 2, [](Distributed& d) { d.fsdp2.defer_fsdp_grad_sync = false; });
+  add("fsdp2, kept gathered", Strategy::Fsdp2, 1, [](Distributed& d) { d.fsdp2.reshard_after_forward = false; });
+  add("fsdp2, no prefetch", Strategy::Fsdp2, 1, [](Distributed& d) { d.fsdp2.enable_fsdp2_prefetch = false; });
+  add("fsdp2, far ahead", Strategy::Fsdp2, 1, [](Distributed& d) { d.fsdp2.forward_prefetch_depth = d.fsdp2.backward_prefetch_depth = 3; });
+  if (ranks == 4) add("hybrid", Strategy::Fsdp2, 2, [](Distributed& d) { d.sizes.dp_replicate_size = 2; });
+  return list;
+}
+
+/// What libtorch allocates in the rank's main thread; messages are allocated elsewhere.
+RANKS_TEST(Memory, ThePlanIsWhatIsAllocated, 2, 4) {
+  const std::int64_t ranks = tessera::test::backend().world_size();
+  for (const bool tied : {false, true}) {
+    const model::ModelSpec spec = small_spec(tied);
+    for (const DType dtype : {DType::F32, DType::BF16}) {
+      for (const Case& c : cases(ranks)) {
+        const auto mesh = mesh::mesh_sizes(c.strategy, ranks);
+        config::Recipe recipe;
+        recipe.distributed = c.strategy;
+        recipe.step_scheduler.local_batch_size = 1;
+        recipe.step_scheduler.global_batch_size = ranks * c.num_microbatches;
+        const model::MemoryEstimate plan = memory_plan(recipe, spec, dtype, mesh, 1, 16);
+        const Measured measured = measure(spec, c.strategy, dtype, c.num_microbatches);
+        EXPECT_NEAR(static_cast<double>(plan.total() - plan.messages) / static_cast<double>(measured.peak), 1.0, 0.05)
+            << c.name << (tied ? ", tied" : "") << (dtype == DType::F32 ? ", fp32" : ", bf16") << ": weights " << plan.weights << ", gradients "
+            << plan.gradients << ", optimizer " << plan.optimizer << ", gathered " << plan.gathered << ", activations " << plan.activations
+            << "; measured " << measured.persistent << " and " << measured.peak - measured.persistent << " more";
+      }
+    }
   }
 }
 

@@ -53,13 +53,10 @@ TEST(Summary, MemoryOfWeightsGradientsAndMoments) {
   EXPECT_EQ(inference.gradients + inference.optimizer, 0);
 }
 
-/// 16 or 18 bytes an element over the shards, and what is whole beside them.
+/// 16 or 18 bytes an element over the shards.
 TEST(Summary, ShardedStateIsDividedAmongRanks) {
   const ModelSpec spec = golden("qwen3");
-  const ParameterTable table = parameter_table(spec);
-  const auto n = static_cast<double>(table.num_elements());
-  std::int64_t blocks = 0;  // qwen3's two largest neighbours: the embedding and the first block, or the last block and the head
-  for (const ParameterSpec& parameter : table.parameters) blocks += parameter.unit <= 1 ? parameter.num_elements() : 0;
+  const auto n = static_cast<double>(parameter_table(spec).num_elements());
   const auto persistent = [&](DType dtype, const StateSharding& sharding) {
     const MemoryEstimate m = estimate_memory(spec, {.compute_dtype = dtype, .sharding = sharding});
     return static_cast<double>(m.weights + m.gradients + m.optimizer);
@@ -68,10 +65,6 @@ TEST(Summary, ShardedStateIsDividedAmongRanks) {
   EXPECT_NEAR(persistent(DType::BF16, {.weights = 4, .gradients = 4, .optimizer = 4}), 18 * n / 4, 64);
   EXPECT_NEAR(persistent(DType::F32, {.optimizer = 4}), (4 + 4 + 8.0 / 4) * n, 64);
   EXPECT_NEAR(persistent(DType::BF16, {.gradients = 4, .optimizer = 4}), (2 + (4 + 4 + 8) / 4.0) * n, 64);
-  const MemoryEstimate sharded = estimate_memory(spec, {.compute_dtype = DType::BF16, .sharding = {.weights = 4, .gradients = 4, .optimizer = 4}});
-  EXPECT_GE(sharded.gathered, blocks * (2 + 4));
-  EXPECT_LT(sharded.gathered, static_cast<std::int64_t>(n) * (2 + 4));
-  EXPECT_EQ(estimate_memory(spec, {.sharding = {.weights = 4, .frees_units = false}}).gathered, table.num_elements() * 4);
 }
 
 TEST(Summary, CheckpointingKeepsFewerActivations) {

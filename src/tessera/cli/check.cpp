@@ -1,4 +1,3 @@
-#include <ATen/ops/empty.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -16,9 +15,9 @@
 #include "tessera/mesh/mesh_context.h"
 #include "tessera/model/parameter_table.h"
 #include "tessera/model/summary.h"
-#include "tessera/ops/bfloat16_gemm.h"
 #include "tessera/parallel/tensor/plan.h"
 #include "tessera/train/examine.h"
+#include "tessera/train/memory_plan.h"
 
 namespace tessera::cli {
 namespace {
@@ -39,13 +38,8 @@ Report examine(const config::LoadedRecipe& loaded, std::int64_t num_ranks) {
   report.rows = recipe.step_scheduler.local_batch_size;
   const std::optional<std::int64_t> length = recipe.dataset ? recipe.dataset->seq_length : std::nullopt;
   report.length = length.value_or(std::min<std::int64_t>(plan.spec.max_position_embeddings, 1024));
-  model::MemoryRequest request{.compute_dtype = plan.dtype,
-                               .num_rows = report.rows,
-                               .length = report.length,
-                               .activation_checkpointing = train::to_model(recipe.distributed.activation_checkpointing),
-                               .bfloat16_gemm = ops::has_bfloat16_gemm(at::empty({0}, at::kBFloat16))};
-  if (report.examination.mesh) request.sharding = train::state_sharding(recipe, plan.dtype, *report.examination.mesh);
-  report.memory = model::estimate_memory(plan.spec, request);
+  const mesh::MeshSizes one_rank;
+  report.memory = train::memory_plan(recipe, plan.spec, plan.dtype, report.examination.mesh.value_or(one_rank), report.rows, report.length);
   return report;
 }
 
@@ -62,8 +56,8 @@ void print_model(const Report& report) {
   const auto bytes = [](std::int64_t value) { return human_bytes(static_cast<double>(value)); };
   fmt::print("memory        {}weights {}, gradients {}, optimizer {}, {}activations {} ({} x {} tokens); {} in all\n",
              report.num_ranks > 1 ? "per rank: " : "", bytes(m.weights), bytes(m.gradients), bytes(m.optimizer),
-             m.gathered > 0 ? fmt::format("gathered units {}, ", bytes(m.gathered)) : "", bytes(m.activations), report.rows, report.length,
-             bytes(m.total()));
+             report.num_ranks > 1 ? fmt::format("gathered units {}, messages {}, ", bytes(m.gathered), bytes(m.messages)) : "", bytes(m.activations),
+             report.rows, report.length, bytes(m.total()));
 }
 
 void print_plans(const Report& report, const config::Distributed& distributed) {
@@ -138,8 +132,8 @@ OrderedJson to_json(const Report& report) {
   json["model_type"] = report.examination.plan->spec.model_type;
   json["parameters"] = model::parameter_table(report.examination.plan->spec).num_elements();
   json["flops_per_token"] = model::flops_per_token(report.examination.plan->spec, report.length);
-  json["memory"] = {{"weights", m.weights},   {"gradients", m.gradients},     {"optimizer", m.optimizer},
-                    {"gathered", m.gathered}, {"activations", m.activations}, {"total", m.total()}};
+  json["memory"] = {{"weights", m.weights},   {"gradients", m.gradients},     {"optimizer", m.optimizer}, {"gathered", m.gathered},
+                    {"messages", m.messages}, {"activations", m.activations}, {"total", m.total()}};
   return json;
 }
 

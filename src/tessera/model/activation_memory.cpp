@@ -33,17 +33,17 @@ class Phases {
         tokens_(request.num_rows * request.length),
         element_(static_cast<std::int64_t>(size_of(request.compute_dtype))) {}
 
-  std::int64_t training() const {
+  ActivationBytes training() const {
     const bool full = request_.activation_checkpointing == ActivationCheckpointing::Full;
     const std::int64_t block_input = tensor(w_.hidden);
     const std::int64_t block = kept_by_block();
     const std::int64_t kept = spec_.num_layers() * (full ? block_input : block) + shared_by_layers();
     const std::int64_t again = full ? block - block_input : 0;  // one block's own tensors, while it runs a second time
-    return kept + std::max({loss(), again + feed_forward_backward(), again + attention_backward(), again + forward_end()});
+    return {.loss = kept + loss(), .blocks = kept + again + std::max({feed_forward_backward(), attention_backward(), forward_end()})};
   }
 
   /// The tensors of one block, as none is kept.
-  std::int64_t inference() const { return kept_by_block() + tensor(w_.hidden) + shared_by_layers(); }
+  ActivationBytes inference() const { return {.loss = 0, .blocks = kept_by_block() + tensor(w_.hidden) + shared_by_layers()}; }
 
  private:
   std::int64_t tensor(std::int64_t width) const { return tokens_ * width * element_; }
@@ -132,7 +132,7 @@ class Phases {
 
 }  // namespace
 
-std::int64_t activation_bytes(const ModelSpec& spec, const MemoryRequest& request) {
+ActivationBytes activation_bytes(const ModelSpec& spec, const MemoryRequest& request) {
   const Phases phases(spec, request);
   return request.training ? phases.training() : phases.inference();
 }

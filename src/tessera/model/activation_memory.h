@@ -7,9 +7,14 @@
 
 namespace tessera::model {
 
-/// The bytes of tensors that one microbatch needs at its peak beside weights, gradients and moments: what forward keeps for backward, and the largest
-/// temporaries beside it, found by walking through the phases of a step (the loss's chunks, a block's backward, the last block's forward). What
-/// kernels and the matrix-product library take for themselves, some megabytes a thread, is not in it. Every position counts as a label.
-std::int64_t activation_bytes(const ModelSpec& spec, const MemoryRequest& request);
+/// The bytes of tensors that one microbatch needs beside weights, gradients and moments: what forward keeps for backward, and the largest temporaries
+/// beside it, found by walking through the phases of a step. What kernels and the matrix-product library take for themselves, some megabytes a
+/// thread, is not in it. Every position counts as a label.
+struct ActivationBytes {
+  std::int64_t loss = 0;    ///< while the loss's chunks run
+  std::int64_t blocks = 0;  ///< at the last block's forward or a block's backward
+  std::int64_t most() const { return loss > blocks ? loss : blocks; }
+};
+ActivationBytes activation_bytes(const ModelSpec& spec, const MemoryRequest& request);
 
 }  // namespace tessera::model

@@ -1,7 +1,6 @@
 #include "tessera/model/summary.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "tessera/model/activation_memory.h"
 
@@ -16,15 +15,6 @@ double mean_visible(const LayerSpec& layer, std::int64_t sequence_length) {
 }
 
 std::int64_t share(std::int64_t elements, std::int64_t num_ranks) { return (elements + num_ranks - 1) / num_ranks; }
-
-/// Of the two neighbouring units that are largest together: the one in use and the one that is gathered ahead.
-std::int64_t elements_of_two_units(const ParameterTable& table) {
-  std::vector<std::int64_t> units(static_cast<std::size_t>(table.num_units));
-  for (const ParameterSpec& parameter : table.parameters) units[static_cast<std::size_t>(parameter.unit)] += parameter.num_elements();
-  std::int64_t most = 0;
-  for (std::size_t i = 0; i + 1 < units.size(); ++i) most = std::max(most, units[i] + units[i + 1]);
-  return most;
-}
 
 }  // namespace
 
@@ -57,14 +47,11 @@ MemoryEstimate estimate_memory(const ModelSpec& spec, const MemoryRequest& reque
   const auto compute = static_cast<std::int64_t>(size_of(request.compute_dtype));
   const std::int64_t master = request.compute_dtype == DType::F64 ? 8 : 4;
   const StateSharding& sharding = request.sharding;
-  const std::int64_t two_units = elements_of_two_units(table);
   MemoryEstimate estimate;
   estimate.weights = share(elements, sharding.weights) * compute + (compute == master ? 0 : share(trained, sharding.optimizer) * master);
   estimate.gradients = share(trained, sharding.gradients) * master;
   estimate.optimizer = 2 * share(trained, sharding.optimizer) * master;
-  if (sharding.weights > 1) estimate.gathered += (sharding.frees_units ? two_units : elements) * compute;
-  if (sharding.gradients > 1) estimate.gathered += std::min(two_units, trained) * master;
-  estimate.activations = activation_bytes(spec, request);
+  estimate.activations = activation_bytes(spec, request).most();
   return estimate;
 }
 

@@ -28,7 +28,6 @@ struct StateSharding {
   std::int64_t weights = 1;
   std::int64_t gradients = 1;
   std::int64_t optimizer = 1;  ///< moments, and fp32 masters of weights that are computed in another dtype
-  bool frees_units = true;     ///< gathered weights are freed after a unit's forward pass, so that two units at most are there at once
 };
 
 struct MemoryRequest {
@@ -42,16 +41,18 @@ struct MemoryRequest {
   StateSharding sharding = {};
 };
 
-/// Bytes in one process (rank). Shards are counted as equal; the largest is larger by less than a row of each parameter.
+/// Bytes in one process (rank), at the most. Shards are counted as equal; the largest is larger by less than a row of each parameter.
 struct MemoryEstimate {
   std::int64_t weights = 0;  ///< compute weights, and masters where they are other tensors
   std::int64_t gradients = 0;
   std::int64_t optimizer = 0;    ///< both Adam moments
-  std::int64_t gathered = 0;     ///< whole units beside the shards: weights while they are used, gradients until they are reduced
+  std::int64_t gathered = 0;     ///< whole units beside the shards, while the data-parallel engine works on them; 0 in one process
+  std::int64_t messages = 0;     ///< between ranks; 0 in one process
   std::int64_t activations = 0;  ///< what forward keeps for backward, and the largest temporaries beside it (activation_memory.h)
 
-  std::int64_t total() const { return weights + gradients + optimizer + gathered + activations; }
+  std::int64_t total() const { return weights + gradients + optimizer + gathered + messages + activations; }
 };
+/// Without what the engine gathers and sends: parallel/data/transient_memory.h, and train/memory_plan.h for all together.
 MemoryEstimate estimate_memory(const ModelSpec& spec, const MemoryRequest& request);
 
 }  // namespace tessera::model

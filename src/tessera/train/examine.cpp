@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "tessera/mesh/mesh_sizes.h"
-#include "tessera/parallel/data/policy.h"
 #include "tessera/parallel/tensor/plan.h"
 
 namespace tessera::train {
@@ -52,15 +51,6 @@ Examination examine(const config::LoadedRecipe& recipe, const config::Environmen
 }
 
 config::ModelSizes sizes_of(const model::ModelSpec& spec) { return {spec.num_attention_heads, spec.num_key_value_heads, spec.intermediate_size}; }
-
-model::StateSharding state_sharding(const config::Recipe& recipe, DType compute, const mesh::MeshSizes& mesh) {
-  const auto policy = parallel::data_parallel_policy(recipe.distributed, compute, num_microbatches(recipe.step_scheduler, mesh.dp()));
-  const model::Placement place = parallel::placement(policy, mesh::MeshContext(mesh, 0));
-  return {.weights = place.whole_weights ? 1 : place.num_shards,
-          .gradients = place.whole_gradients ? 1 : place.num_shards,
-          .optimizer = place.num_shards,
-          .frees_units = policy.reshard_after_forward};
-}
 
 std::int64_t num_microbatches(const config::StepScheduler& sizes, std::int64_t dp_size) {
   return sizes.global_batch_size / (sizes.local_batch_size * dp_size);

@@ -7,7 +7,6 @@
 #include "tessera/config/recipe.h"
 #include "tessera/core/error.h"
 #include "tessera/mesh/mesh_context.h"
-#include "tessera/model/summary.h"
 #include "tessera/train/objects.h"
 
 namespace tessera::train {
@@ -22,9 +21,6 @@ Examination examine(const config::LoadedRecipe& recipe, const config::Environmen
 
 /// What the rules about splitting a model look at.
 config::ModelSizes sizes_of(const model::ModelSpec& spec);
-
-/// Over how many ranks the recipe's strategy shards each part of the training state of a model that computes in `compute`.
-model::StateSharding state_sharding(const config::Recipe& recipe, DType compute, const mesh::MeshSizes& mesh);
 
 /// Microbatches of one optimizer step at a data-parallel rank.
 std::int64_t num_microbatches(const config::StepScheduler& sizes, std::int64_t dp_size);

@@ -10,9 +10,6 @@
 namespace tessera::parallel {
 namespace {
 
-/// Whole gradients wait in memory until they are reduced: no more than so many do.
-constexpr std::size_t kReductionsUnderWay = 2;
-
 std::vector<std::vector<std::size_t>> buffers_by_unit(const model::ParameterStore& store) {
   std::vector<std::vector<std::size_t>> result(static_cast<std::size_t>(store.table().num_units));
   for (std::size_t number = 0; number < store.buffers().size(); ++number) {

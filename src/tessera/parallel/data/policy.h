@@ -20,6 +20,9 @@ enum class Sharding : std::uint8_t {
   Weights,    ///< and compute weights, gathered unit by unit (ZeRO-3, fsdp2)
 };
 
+/// With `overlap_reduce`, so many reductions at most run beside backward: each keeps a whole gradient in memory.
+inline constexpr std::size_t kReductionsUnderWay = 2;
+
 /// How data-parallel ranks share the work: everything the strategies of a recipe differ in.
 struct DataParallelPolicy {
   Sharding sharding = Sharding::None;

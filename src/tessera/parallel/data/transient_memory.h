@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+
+#include "tessera/core/dtype.h"
+#include "tessera/model/parameter_table.h"
+#include "tessera/model/placement.h"
+#include "tessera/parallel/data/policy.h"
+
+namespace tessera::parallel {
+
+/// Bytes that come and go at a rank during a step, at their most, beside what it keeps between steps: the arithmetic of DataParallelEngine.
+struct TransientMemory {
+  /// Whole weights of the units in use or gathered ahead, and whole gradients until they are reduced: while the loss runs, and in the units' passes.
+  std::int64_t gathered_at_loss = 0;
+  std::int64_t gathered_in_passes = 0;
+  std::int64_t messages = 0;  ///< of the reductions under way: what arrives from other ranks, and copies in the wire dtype
+};
+/// `placement` is the policy's. Every parameter is taken as trainable, shards as equal.
+TransientMemory transient_memory(const model::ParameterTable& table, const DataParallelPolicy& policy, const model::Placement& placement,
+                                 DType compute, std::int64_t num_microbatches);
+
+}  // namespace tessera::parallel
