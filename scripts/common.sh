@@ -83,6 +83,17 @@ find_cmake() {
   return 1
 }
 
+# install_cuda_headers VENV: where its torch is one with CUDA, the headers of the CUDA runtime that the wheels beside torch's leave out.
+install_cuda_headers() {
+  local packages runtime
+  packages="$(compgen -G "$1/lib/python3*/site-packages")" || return 0
+  runtime="$(compgen -G "$packages/nvidia_cuda_runtime-*.dist-info")" || return 0
+  if compgen -G "$packages/nvidia/cu*/include/nv/target" >/dev/null; then return; fi
+  runtime="$(grep -oP 'nvidia_cuda_runtime-\K\d+\.\d+' <<<"$runtime")"
+  "$1/bin/pip" install --disable-pip-version-check --no-deps "nvidia-cuda-crt==$runtime.*" "nvidia-cuda-cccl==$runtime.*" ||
+    say "the headers of CUDA $runtime could not be installed: ranks will not talk NCCL"
+}
+
 # configure BUILD_DIRECTORY [CMAKE_ARGUMENT...]: does nothing when the directory is configured with the same arguments and compiler.
 configure() {
   local build="$1" compiler

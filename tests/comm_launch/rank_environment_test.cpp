@@ -55,9 +55,50 @@ TEST(RankEnvironment, ContradictionsAreMendable) {
 TEST(RankEnvironment, TorchrunServesGpus) {
   const auto torchrun = with({{"RANK", "3"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "2"}, {"MASTER_ADDR", "host"}});
   EXPECT_EQ(torchrun_environment(torchrun), (RankEnvironment{.rank = 3, .world_size = 4, .local_rank = 1, .local_size = 2}));
-  EXPECT_THAT(error_of([&] { refuse_torchrun_on_cpu(torchrun, "tessera train r.yaml"); }),
+  EXPECT_THAT(error_of([&] { refuse_ranks_without_mpi(torchrun, "tessera train r.yaml"); }),
               AllOf(HasSubstr("mpirun -n 4 tessera train r.yaml"), HasSubstr("tessera train r.yaml --nproc-per-node 4")));
-  EXPECT_NO_THROW(refuse_torchrun_on_cpu(with({{"RANK", "3"}, {"WORLD_SIZE", "4"}}), ""));
+  EXPECT_NO_THROW(refuse_ranks_without_mpi(with({{"RANK", "3"}, {"WORLD_SIZE", "4"}}), ""));
+}
+
+TEST(RankEnvironment, TorchrunBelowSrunIsTorchrun) {
+  std::map<std::string, std::string> variables{{"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_LOCALID", "0"}, {"PMIX_RANK", "1"},
+                                               {"RANK", "9"},         {"WORLD_SIZE", "16"},          {"LOCAL_RANK", "1"},    {"MASTER_ADDR", "host"}};
+  EXPECT_FALSE(started_by_torchrun(with(variables)));
+  variables["TORCHELASTIC_RUN_ID"] = "7";
+  EXPECT_TRUE(started_by_torchrun(with(variables)));
+}
+
+TEST(RankEnvironment, SrunMustHandOutPmi) {
+  std::map<std::string, std::string> variables{{"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_LOCALID", "0"}};
+  EXPECT_THAT(error_of([&] { refuse_ranks_without_mpi(with(variables), ""); }),
+              AllOf(HasSubstr("srun started 2 tasks without PMI"), HasSubstr("srun --mpi=pmix")));
+  variables["PMIX_RANK"] = "1";
+  EXPECT_NO_THROW(refuse_ranks_without_mpi(with(variables), ""));
+  EXPECT_NO_THROW(refuse_ranks_without_mpi(with({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_LOCALID", "0"}}), ""));
+}
+
+/// The shortest set of variables by which people start GPU ranks by hand.
+TEST(RankEnvironment, LocalSizeMayBeUntold) {
+  EXPECT_EQ(torchrun_environment(with({{"RANK", "3"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "1"}, {"MASTER_ADDR", "host"}})),
+            (RankEnvironment{.rank = 3, .world_size = 4, .local_rank = 1, .local_size = 2}));
+}
+
+TEST(Rendezvous, IsWhereTheVariablesSay) {
+  const Rendezvous by_hand = torchrun_rendezvous(with({{"MASTER_ADDR", "host"}, {"MASTER_PORT", "29500"}}));
+  EXPECT_EQ(by_hand.address, "host");
+  EXPECT_EQ(by_hand.port, 29500);
+  EXPECT_FALSE(by_hand.served);
+  const Rendezvous again = torchrun_rendezvous(
+      with({{"MASTER_ADDR", "host"}, {"MASTER_PORT", "65535"}, {"TORCHELASTIC_USE_AGENT_STORE", "True"}, {"TORCHELASTIC_RESTART_COUNT", "2"}}));
+  EXPECT_EQ(again.port, 65535);
+  EXPECT_TRUE(again.served);
+  EXPECT_NE(again.prefix, by_hand.prefix);
+}
+
+TEST(Rendezvous, NeedsAPort) {
+  EXPECT_THAT(error_of([] { torchrun_rendezvous(with({{"MASTER_ADDR", "host"}})); }), HasSubstr("MASTER_PORT is not"));
+  for (const char* port : {"0", "65536"})
+    EXPECT_THAT(error_of([&] { torchrun_rendezvous(with({{"MASTER_ADDR", "host"}, {"MASTER_PORT", port}})); }), HasSubstr("no TCP port"));
 }
 
 }  // namespace

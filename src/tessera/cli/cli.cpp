@@ -12,6 +12,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "tessera/comm/initialize.h"
 #include "tessera/config/interpolate.h"
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
@@ -142,7 +143,7 @@ int run(std::vector<std::string> arguments) {
   };
   const int status = [&] {
     try {
-      process.emplace(config::process_environment());
+      process.emplace(config::process_environment(), comm::joins_on_gpus());
       return parse_and_run(arguments, *process);
     } catch (const UserError& error) {
       return failed(kMendable, error.what());

@@ -19,8 +19,8 @@ namespace tessera::comm {
 /// other. Tensors are contiguous, on the communicator's device; counts are in elements. An operation that cannot complete (a peer is gone, the
 /// timeout passes) throws Failure from `wait`.
 ///
-/// Sums of floating-point tensors are made in fp32 (fp64 for fp64), in rank order, so they are the same bits at every rank and on every run (GPUs:
-/// NCCL's own order).
+/// Sums of floating-point tensors are made in fp32 (fp64 for fp64), in rank order, so they are the same bits at every rank and on every run. What is
+/// otherwise on GPUs, nccl/nccl_backend.h says.
 class Communicator {
  public:
   virtual ~Communicator() = default;

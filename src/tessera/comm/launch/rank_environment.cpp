@@ -56,7 +56,8 @@ std::optional<RankEnvironment> read(const Environment& environment, const Names&
   RankEnvironment found{.rank = number_or(environment, names.rank, 0),
                         .world_size = number_or(environment, names.world_size, 1),
                         .local_rank = number_or(environment, names.local_rank, 0),
-                        .local_size = number_or(environment, names.local_size, 1)};
+                        .local_size = 1};
+  found.local_size = number_or(environment, names.local_size, found.local_rank + 1);  // where it is not told: as few as there can be
   if (const auto tasks = environment("SLURM_STEP_TASKS_PER_NODE"); names.local_size.empty() && tasks)
     found.local_size = tasks_on_node(*tasks, number_or(environment, "SLURM_NODEID", 0));
   if (found.rank < found.world_size && found.local_rank < found.local_size) return found;
@@ -64,6 +65,16 @@ std::optional<RankEnvironment> read(const Environment& environment, const Names&
                    fmt::format("{}={} of {}={}, {} of {} on this host: no such rank", names.rank, found.rank, names.world_size, found.world_size,
                                found.local_rank, found.local_size),
                    "ranks are numbered from 0", "start the ranks with mpirun or srun, and set none of their variables by hand"});
+}
+
+/// Each task would otherwise train alone, and all write to the same place.
+void refuse_srun_without_pmi(const Environment& environment) {
+  const auto step = read(environment, kSlurm);
+  if (!step || step->world_size == 1) return;
+  for (const std::string_view name : {kOpenMpi.world_size, kHydra.world_size, std::string_view("PMIX_RANK")})
+    if (environment(name)) return;
+  throw UserError({"", fmt::format("srun started {} tasks without PMI, by which MPI starts", step->world_size), "ranks on CPUs talk MPI",
+                   "use srun --mpi=pmix (Open MPI) or --mpi=pmi2 (MPICH), or mpirun; `srun --mpi=list` shows what there is"});
 }
 
 }  // namespace
@@ -81,9 +92,28 @@ std::optional<RankEnvironment> torchrun_environment(const Environment& environme
   return read(environment, kTorchrun);
 }
 
-void refuse_torchrun_on_cpu(const Environment& environment, const std::string& command_line) {
+Rendezvous torchrun_rendezvous(const Environment& environment) {
+  Rendezvous meeting;
+  meeting.address = environment("MASTER_ADDR").value_or("");
+  const std::optional<std::string> port = environment("MASTER_PORT");
+  const std::int64_t number = port ? to_number("MASTER_PORT", *port) : 0;
+  if (number < 1 || number > 65535) {
+    throw UserError({"", port ? fmt::format("MASTER_PORT={} is no TCP port", *port) : "MASTER_ADDR is set, MASTER_PORT is not",
+                     "ranks on GPUs meet at MASTER_ADDR:MASTER_PORT", "set it to the same free port, 1 to 65535, for every rank"});
+  }
+  meeting.port = static_cast<std::uint16_t>(number);
+  meeting.served = environment("TORCHELASTIC_USE_AGENT_STORE").value_or("") == "True";
+  meeting.prefix = "tessera/" + environment("TORCHELASTIC_RESTART_COUNT").value_or("0");
+  return meeting;
+}
+
+bool started_by_torchrun(const Environment& environment) {
+  return torchrun_environment(environment) && (environment("TORCHELASTIC_RUN_ID") || !rank_environment(environment));
+}
+
+void refuse_ranks_without_mpi(const Environment& environment, const std::string& command_line) {
   const auto found = torchrun_environment(environment);
-  if (!found || rank_environment(environment)) return;
+  if (!started_by_torchrun(environment)) return refuse_srun_without_pmi(environment);
   throw UserError({"", "RANK, WORLD_SIZE and MASTER_ADDR are set, as torchrun does", "on CPUs ranks talk MPI, which only its own launcher can start",
                    fmt::format("start them with  mpirun -n {} {}\n        or on one host with  {} --nproc-per-node {}", found->world_size,
                                command_line, command_line, found->world_size)});

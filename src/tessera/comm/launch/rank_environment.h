@@ -29,8 +29,22 @@ std::optional<RankEnvironment> rank_environment(const Environment& environment);
 /// and MASTER_ADDR are all set.
 std::optional<RankEnvironment> torchrun_environment(const Environment& environment);
 
-/// MPI cannot be started by torchrun's variables. UserError with the mpirun line when they are set and no MPI launcher started this process.
-/// `command_line`: what each rank runs, for that line.
-void refuse_torchrun_on_cpu(const Environment& environment, const std::string& command_line);
+/// Where ranks that torchrun started meet before they can talk.
+struct Rendezvous {
+  std::string address;
+  std::uint16_t port = 0;
+  bool served = false;  ///< torchrun itself listens there; otherwise rank 0 does
+  std::string prefix;   ///< of this start's keys: a restart by torchrun must not see those of the start before
+};
+/// From MASTER_ADDR, MASTER_PORT and torchrun's TORCHELASTIC_USE_AGENT_STORE and TORCHELASTIC_RESTART_COUNT. UserError for what is no port.
+Rendezvous torchrun_rendezvous(const Environment& environment);
+
+/// Whether torchrun's variables say what this process is: they are set, and it was not mpirun or srun that started it (torchrun below srun is told by
+/// TORCHELASTIC_RUN_ID).
+bool started_by_torchrun(const Environment& environment);
+
+/// UserError, with the line to use instead, when this process is one of several ranks that cannot start MPI: torchrun's, or those of an srun that
+/// hands out no PMI. `command_line`: what each rank runs, for that line.
+void refuse_ranks_without_mpi(const Environment& environment, const std::string& command_line);
 
 }  // namespace tessera::launch

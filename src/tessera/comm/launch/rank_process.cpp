@@ -99,7 +99,8 @@ class RankProcess::Link {
 
 RankProcess::RankProcess() : error_output_(STDERR_FILENO) {}
 
-RankProcess::RankProcess(const Environment& environment) : environment_(rank_environment(environment)), error_output_(STDERR_FILENO) {
+RankProcess::RankProcess(const Environment& environment, bool by_torchrun)
+    : environment_(by_torchrun ? torchrun_environment(environment) : rank_environment(environment)), error_output_(STDERR_FILENO) {
   if (!environment_) return;
   if (const auto launcher = environment(kLauncherVariable)) link_ = std::make_unique<Link>(*launcher, environment_->rank);
   if (environment_->rank == 0) return;

@@ -15,8 +15,8 @@ namespace tessera::launch {
 /// A rank that a launcher started writes straight to the launcher's standard output and error, and is killed the moment the launcher is gone.
 class RankProcess {
  public:
-  /// Finds out what this process is. UserError when it was started in a way that cannot work.
-  explicit RankProcess(const Environment& environment);
+  /// Finds out what this process is. UserError when it was started in a way that cannot work. `by_torchrun`: torchrun's variables say it.
+  explicit RankProcess(const Environment& environment, bool by_torchrun = false);
   /// A process of its own.
   RankProcess();
   ~RankProcess();
