@@ -162,12 +162,13 @@ Command add_bench(CLI::App& program) {
   CLI::App* generate = add_bench_command(*parser, "generate", "Greedy decoding of one sequence: tokens/s",
                                          "Model directory, or config.json for random weights", *options);
   generate->add_option("--tokens", options->tokens, "Tokens to generate")->capture_default_str()->check(CLI::Range(2, 1 << 20));
-  const auto [comm, run_comm] = add_bench_comm(*parser);
+  const Command comm = add_bench_comm(*parser);
   parser->footer("example:\n  tessera bench train quickstart/SmolLM2-135M-Instruct --batch 4 --length 256 --dtype float32 --json");
-  return {parser, [train, comm = comm, run_comm = run_comm, options] {
-            if (comm->parsed()) return run_comm();
-            return train->parsed() ? bench_train(*options) : bench_generate(*options);
-          }};
+  const auto run = [train, comm, options] {
+    if (comm.parser->parsed()) return comm.run();
+    return train->parsed() ? bench_train(*options) : bench_generate(*options);
+  };
+  return {parser, run, comm.ranks};
 }
 
 }  // namespace tessera::cli

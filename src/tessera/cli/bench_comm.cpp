@@ -58,7 +58,7 @@ void print_table(const std::vector<comm::BenchmarkPoint>& points) {
 int bench_comm(const Options& options) {
   if (!comm::started_by_mpi()) {
     throw UserError({"", "bench comm: this process is alone", "it measures how ranks talk to each other",
-                     "start it under MPI: mpirun -n 2 --bind-to none tessera bench comm"});
+                     "start several: tessera bench comm --nproc-per-node 2"});
   }
   keep_freed_memory();
   comm::MpiBackend backend;
@@ -75,15 +75,16 @@ int bench_comm(const Options& options) {
 
 }  // namespace
 
-std::pair<CLI::App*, std::function<int()>> add_bench_comm(CLI::App& bench) {
+Command add_bench_comm(CLI::App& bench) {
   const auto options = std::make_shared<Options>();
-  CLI::App* parser = bench.add_subcommand("comm", "Operations between the ranks that mpirun started: bandwidth and latency");
+  CLI::App* parser = bench.add_subcommand("comm", "Operations between ranks: bandwidth and latency");
+  const auto ranks = add_rank_arguments(*parser);
   parser->add_option("--sizes", options->measured.sizes, "Bytes of the tensors")->delimiter(',')->capture_default_str()->check(at_least(1));
   parser->add_option("--seconds", options->measured.seconds, "Time for each operation and size")->capture_default_str()->check(CLI::PositiveNumber);
   parser->add_option("--group-size", options->group_size, "Ranks of a group: neighbours (default: all ranks)")->check(at_least(1));
   parser->add_flag("--json", options->json, "Print one JSON document");
-  parser->footer("example:\n  mpirun -n 4 --oversubscribe --bind-to none tessera bench comm --sizes 8,1048576");
-  return {parser, [options] { return bench_comm(*options); }};
+  parser->footer("example:\n  tessera bench comm --nproc-per-node 4 --sizes 8,1048576");
+  return {parser, [options] { return bench_comm(*options); }, ranks};
 }
 
 }  // namespace tessera::cli

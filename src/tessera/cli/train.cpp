@@ -4,6 +4,8 @@
 
 #include "tessera/cli/cli.h"
 #include "tessera/cli/recipe_arguments.h"
+#include "tessera/comm/checked_communicator.h"
+#include "tessera/comm/forwarding_communicator.h"
 #include "tessera/comm/initialize.h"
 #include "tessera/config/interpolate.h"
 #include "tessera/core/error.h"
@@ -45,13 +47,20 @@ OrderedJson to_json(const train::RunSummary& s) {
   return json;
 }
 
-int train(const RecipeArguments& arguments, bool json, const std::string& trace) {
+struct Options {
+  bool json = false;
+  bool check_collectives = false;
+  std::filesystem::path trace;  ///< empty: none
+};
+
+int train(const RecipeArguments& arguments, const Options& options) {
   const config::LoadedRecipe recipe = load(arguments, world_size());
   for (const std::string& note : recipe.notes) log::note(std::string_view(note));
   const auto backend = comm::initialize_distributed(recipe.recipe.dist_env.timeout_minutes);
-  const train::RunSummary summary =
-      train::train(recipe, config::process_environment(), *backend, trace.empty() ? std::nullopt : std::optional<std::filesystem::path>(trace));
-  json ? fmt::print("{}\n", to_json(summary).dump(1)) : print_summary(summary);
+  const auto checked = options.check_collectives ? comm::decorated_backend(*backend, comm::checked_communicator) : nullptr;
+  const train::RunSummary summary = train::train(recipe, config::process_environment(), checked ? *checked : *backend,
+                                                 options.trace.empty() ? std::nullopt : std::optional<std::filesystem::path>(options.trace));
+  options.json ? fmt::print("{}\n", to_json(summary).dump(1)) : print_summary(summary);
   return 0;
 }
 
@@ -64,15 +73,16 @@ void refuse_impossible(const RecipeArguments& arguments, std::int64_t num_ranks)
 }  // namespace
 
 Command add_train(CLI::App& program) {
-  const auto json = std::make_shared<bool>(false);
-  const auto trace = std::make_shared<std::string>();
+  const auto options = std::make_shared<Options>();
   CLI::App* parser = program.add_subcommand("train", "Fine-tune or pre-train a model as a recipe says");
   const auto arguments = add_recipe_arguments(*parser);
   const auto ranks = add_rank_arguments(*parser);
   ranks->before_run = [arguments](std::int64_t num_ranks) { refuse_impossible(*arguments, num_ranks); };
-  parser->add_flag("--json", *json, "Print the summary as one JSON document");
-  parser->add_option("--trace", *trace, "Write when each rank computed, communicated and waited to FILE, for Perfetto or chrome://tracing")
+  parser->add_flag("--json", options->json, "Print the summary as one JSON document");
+  parser->add_option("--trace", options->trace, "Write when each rank computed, communicated and waited to FILE, for Perfetto or chrome://tracing")
       ->type_name("FILE");
+  parser->add_flag("--check-collectives", options->check_collectives,
+                   "For debugging: before each operation between ranks, compare what they issue, and say so when it differs");
   parser->footer(
       "SIGINT and SIGTERM end the current step, save a checkpoint and exit with 0, on all ranks; the same command goes on from it.\n"
       "When a rank dies, all end.\n\nexample:\n"
@@ -80,7 +90,7 @@ Command add_train(CLI::App& program) {
       "  tessera train examples/quickstart/finetune.yaml --nproc-per-node 2 --log-dir logs\n"
       "  tessera train examples/quickstart/finetune.yaml --nproc-per-node 2 --trace trace.json\n"
       "  mpirun --host a:4,b:4 tessera train finetune.yaml");
-  return {parser, [arguments, json, trace] { return train(*arguments, *json, *trace); }, ranks};
+  return {parser, [arguments, options] { return train(*arguments, *options); }, ranks};
 }
 
 }  // namespace tessera::cli

@@ -47,6 +47,7 @@ std::int64_t available_cores() {
 
 std::vector<char*> pointers(const std::vector<std::string>& strings) {
   std::vector<char*> result;
+  result.reserve(strings.size() + 1);
   for (const std::string& string : strings) result.push_back(const_cast<char*>(string.c_str()));
   result.push_back(nullptr);
   return result;
@@ -58,7 +59,7 @@ std::vector<char*> pointers(const std::vector<std::string>& strings) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);  // it died before the line above
   const int nothing = ::open("/dev/null", O_RDONLY);
-  ::dup2(nothing, STDIN_FILENO);
+  if (nothing >= 0) ::dup2(nothing, STDIN_FILENO);
   ::dup2(output, STDOUT_FILENO);
   ::dup2(output, STDERR_FILENO);
   sigset_t none;
