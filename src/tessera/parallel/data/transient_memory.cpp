@@ -33,21 +33,27 @@ std::int64_t between(const std::vector<std::int64_t>& units, std::int64_t first,
   return begin >= end ? 0 : std::accumulate(units.begin() + begin, units.begin() + end, std::int64_t{0});
 }
 
-/// Whole gradients at once: of the unit whose backward runs, and those under way.
-std::int64_t gradients_at_once(const DataParallelPolicy& policy) {
-  return 1 + (policy.overlap_reduce ? static_cast<std::int64_t>(kReductionsUnderWay) : 0);
+/// How many reductions run beside the passes.
+std::int64_t reductions_under_way(const DataParallelPolicy& policy) {
+  return policy.overlap_reduce ? static_cast<std::int64_t>(kReductionsUnderWay) : 0;
 }
 
-/// The most elements of weights and gradients, as bytes, over the units' forward and backward passes.
+/// Bytes of an element.
+struct ElementBytes {
+  std::int64_t weight = 0;    ///< gathered; 0 where weights stay whole
+  std::int64_t gradient = 0;  ///< whole until it is reduced; 0 where gradients stay whole
+};
+
+/// Whole weights and gradients, as bytes, over the units' forward and backward passes of a microbatch in the middle of a step.
 class Passes {
  public:
-  Passes(const Units& units, const DataParallelPolicy& policy, std::int64_t weight_bytes, std::int64_t gradient_bytes)
-      : units_(units), policy_(policy), weight_bytes_(weight_bytes), gradient_bytes_(gradient_bytes) {}
+  Passes(const Units& units, const DataParallelPolicy& policy, ElementBytes bytes, std::int64_t num_shards, std::int64_t num_microbatches)
+      : units_(units), policy_(policy), bytes_(bytes), num_shards_(num_shards), num_microbatches_(num_microbatches) {}
 
   /// It reads the last unit's weights and writes its gradients.
   std::int64_t loss() const {
     const std::int64_t first = policy_.reshard_after_forward ? units_.last() : 0;
-    return weight_bytes_ * weights(first, units_.last()) + gradient_bytes_ * (units_.tied + units_.gradients.back());
+    return bytes_.weight * weights(first, units_.last()) + own_gradient(units_.last()) + gradients_under_way(units_.last());
   }
   std::int64_t most() const {
     std::int64_t most = 0;
@@ -58,22 +64,39 @@ class Passes {
  private:
   std::int64_t forward(std::int64_t unit) const {
     const std::int64_t first = policy_.reshard_after_forward ? unit : 0;
-    return weight_bytes_ * weights(first, unit + policy_.forward_prefetch_depth);
+    return bytes_.weight * weights(first, unit + policy_.forward_prefetch_depth) + gradients_under_way(units_.last());
   }
   std::int64_t backward(std::int64_t unit) const {
-    // The embedding's backward reads no weights.
-    const std::int64_t first = policy_.reshard_after_forward ? std::max<std::int64_t>(1, unit - policy_.backward_prefetch_depth) : 0;
-    const std::int64_t gradients = units_.tied + between(units_.gradients, unit, unit + gradients_at_once(policy_) - 1);
-    return weight_bytes_ * weights(first, unit) + gradient_bytes_ * gradients;
+    // The embedding's backward reads no weights; a tied one is freed with the head.
+    std::int64_t first = std::max<std::int64_t>(1, unit - policy_.backward_prefetch_depth);
+    if (!policy_.reshard_after_forward) first = units_.tied > 0 && unit < units_.last() ? 1 : 0;
+    return bytes_.weight * weights(first, unit) + own_gradient(unit) + gradients_under_way(unit);
   }
   /// A tied embedding is there once.
   std::int64_t weights(std::int64_t first, std::int64_t last) const {
     return between(units_.weights, first, last) - (first == 0 && last >= units_.last() ? units_.tied : 0);
   }
+  std::int64_t own_gradient(std::int64_t unit) const { return bytes_.gradient * (units_.tied + units_.gradients[static_cast<std::size_t>(unit)]); }
+  /// Of the units whose backward came before this one's: those after it, or at the start of a later microbatch the first ones, of the one before.
+  /// From the second microbatch on a sum arrives beside the one that it is added to.
+  std::int64_t gradients_under_way(std::int64_t unit) const {
+    std::int64_t bytes = 0;
+    for (std::int64_t other = unit + 1; other <= unit + reductions_under_way(policy_); ++other) {
+      const std::int64_t wrapped = other - units_.last() - 1;
+      if (wrapped < 0) bytes += reduced(units_.gradients[static_cast<std::size_t>(other)], num_microbatches_ > 1);
+      if (wrapped >= 0 && num_microbatches_ > 1 && wrapped < units_.last())
+        bytes += reduced(units_.gradients[static_cast<std::size_t>(wrapped)] + (wrapped == 0 ? units_.tied : 0), num_microbatches_ > 2);
+    }
+    return bytes;
+  }
+  std::int64_t reduced(std::int64_t elements, bool beside_another) const {
+    return bytes_.gradient * (elements + (beside_another ? elements / num_shards_ : 0));
+  }
 
   const Units& units_;
   const DataParallelPolicy& policy_;
-  std::int64_t weight_bytes_, gradient_bytes_;
+  ElementBytes bytes_;
+  std::int64_t num_shards_, num_microbatches_;
 };
 
 /// What a reduction of `elements` among `size` ranks keeps of them (comm/exchange.h).
@@ -88,21 +111,18 @@ TransientMemory transient_memory(const model::ParameterTable& table, const DataP
                                  DType compute, std::int64_t num_microbatches) {
   const Units units = units_of(table);
   const std::int64_t master_bytes = compute == DType::F64 ? 8 : 4;
-  const std::int64_t weight_bytes = placement.whole_weights ? 0 : static_cast<std::int64_t>(size_of(compute));
-  const std::int64_t gradient_bytes = placement.whole_gradients ? 0 : master_bytes;
-  const Passes passes(units, policy, weight_bytes, gradient_bytes);
-  TransientMemory memory{.gathered_at_loss = passes.loss(), .gathered_in_passes = passes.most()};
+  const ElementBytes bytes{.weight = placement.whole_weights ? 0 : static_cast<std::int64_t>(size_of(compute)),
+                           .gradient = placement.whole_gradients ? 0 : master_bytes};
+  const Passes passes(units, policy, bytes, placement.num_shards, num_microbatches);
 
-  std::int64_t reduced_at_once = units.tied;
+  std::int64_t sent_at_once = units.tied;
   for (std::int64_t unit = 0; unit <= units.last(); ++unit)
-    reduced_at_once = std::max(reduced_at_once, between(units.gradients, unit, unit + gradients_at_once(policy) - 1));
-  const std::int64_t shards = placement.num_shards;
-  // Later microbatches' sums arrive beside the one that they are added to.
-  if (policy.reduce_every_microbatch && num_microbatches > 1 && shards > 1) memory.gathered_in_passes += master_bytes * reduced_at_once / shards;
+    sent_at_once = std::max(sent_at_once, between(units.gradients, unit, unit + reductions_under_way(policy)));
   const auto wire_bytes = policy.wire ? static_cast<std::int64_t>(c10::elementSize(*policy.wire)) : master_bytes;
-  memory.messages = std::max(message_bytes(reduced_at_once, shards, wire_bytes, policy.wire.has_value()),
-                             message_bytes(reduced_at_once / shards, placement.num_replicas, wire_bytes, policy.wire.has_value()));
-  return memory;
+  const auto messages = [&](std::int64_t elements, std::int64_t size) { return message_bytes(elements, size, wire_bytes, policy.wire.has_value()); };
+  return {.gathered_at_loss = passes.loss(),
+          .gathered_in_passes = passes.most(),
+          .messages = std::max(messages(sent_at_once, placement.num_shards), messages(sent_at_once / placement.num_shards, placement.num_replicas))};
 }
 
 }  // namespace tessera::parallel
