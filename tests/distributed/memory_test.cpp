@@ -119,7 +119,7 @@ std::vector<Case> cases(std::int64_t ranks) {
 }
 
 /// What libtorch allocates in the rank's main thread; messages are allocated elsewhere.
-RANKS_TEST(Memory, ThePlanIsWhatIsAllocated, 2, 4) {
+RANKS_TEST(Memory, LONG_ThePlanIsWhatIsAllocated, 2, 4) {
   const std::int64_t ranks = tessera::test::backend().world_size();
   for (const bool tied : {false, true}) {
     const model::ModelSpec spec = small_spec(tied);
