@@ -108,7 +108,10 @@ std::int64_t activation_peak(std::int64_t length, std::int64_t ranks) {
                                                             "the test's model");
   comm::Backend& all = test::backend();
   const auto self = comm::self_backend();
-  const auto setup = DistributedSetup::build(ranks == 1 ? *self : all, {.sizes = {.cp_size = ranks}});
+  // Weights whole on every rank: the data-parallel engine has nothing to gather.
+  config::Distributed distributed{.strategy = config::Strategy::MegatronFsdp, .sizes = {.cp_size = ranks}};
+  distributed.megatron_fsdp.zero_dp_strategy = 0;
+  const auto setup = DistributedSetup::build(ranks == 1 ? *self : all, distributed);
   const CausalLM model = CausalLM::from_config(spec, 1, setup, {.dtype = DType::F32, .trainable = true});
   model.model.decoder->set_unit_hooks(nullptr);
   model.model.store->start_gradients();

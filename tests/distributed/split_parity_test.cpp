@@ -24,7 +24,7 @@ TrainingCase split(const std::string& model, std::int64_t tp, bool sequence_para
   std::string name = "fsdp2";
   if (tp > 1) name += fmt::format(" tp {}{}", tp, sequence_parallel ? " sequence" : "");
   if (cp > 1) name += fmt::format(" cp {} {}", cp, kAttentions[attention].second);
-  return {.model = model, .layout = name, .distributed = distributed, .weight_tolerance = 5e-5};
+  return {.model = model, .layout = name, .distributed = distributed, .weight_tolerance = 1e-4, .norm_tolerance = 5e-5};
 }
 
 /// A rank of cp exchanges whole heads in all_to_all; all goldens have 8 query and 4 key/value heads (gpt2: 8).

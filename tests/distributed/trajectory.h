@@ -30,6 +30,7 @@ struct TrainingCase {
   /// Of weights after ten steps in fp32. Rounding grows on the way: Adam divides by what is nearly zero, and one process itself ends 4e-6 to 2.5e-5
   /// away from fp64. What a wrong sum would do shows in the gradients of the first step, and in fp64.
   double weight_tolerance = 2e-5;
+  double norm_tolerance = 1e-5;  ///< likewise of the gradient norms on the way
 
   std::string name() const;
 };
