@@ -32,7 +32,9 @@ TEST(ActivationPool, ForgetsWhatNobodyAsksFor) {
   ActivationPool pool(1000);
   (void)pool.keep(at::full({10}, 1.0, at::kFloat));
   const auto kept = pool.keep(at::full({10}, 2.0, at::kFloat));
+  EXPECT_EQ(pool.bytes(), 40);
   EXPECT_TRUE(at::equal(kept(), at::full({10}, 2.0, at::kFloat)));
+  EXPECT_EQ(pool.bytes(), 40) << "the buffer is free now";
 }
 
 /// A segment whose input was away runs as one whose input stayed.

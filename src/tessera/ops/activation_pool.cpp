@@ -10,30 +10,33 @@ struct ActivationPool::Entry {
   at::Tensor host;            // flat bytes of the pool
   at::TensorOptions options;  // of the tensor
   std::vector<std::int64_t> sizes;
-  std::int64_t size = 0;  // bytes
   std::future<at::Tensor> coming;
 };
 
 ActivationPool::ActivationPool(std::int64_t most_bytes) : most_bytes_(most_bytes) {}
 ActivationPool::~ActivationPool() = default;
 
-std::int64_t ActivationPool::bytes() const { return bytes_; }
+std::int64_t ActivationPool::bytes() const {
+  std::int64_t bytes = 0;
+  for (const at::Tensor& buffer : free_) bytes += buffer.numel();
+  for (const std::weak_ptr<Entry>& kept : kept_)
+    if (const std::shared_ptr<Entry> entry = kept.lock()) bytes += entry->host.numel();
+  return bytes;
+}
 
 std::function<at::Tensor()> ActivationPool::keep(const at::Tensor& tensor) {
   const std::int64_t size = tensor.numel() * tensor.element_size();
   auto buffer = std::ranges::find_if(free_, [&](const at::Tensor& free) { return free.numel() >= size; });
-  if (buffer == free_.end() && bytes_ + size > most_bytes_) return [tensor] { return tensor; };
+  if (buffer == free_.end() && bytes() + size > most_bytes_) return [tensor] { return tensor; };
   auto entry = std::make_shared<Entry>();
   if (buffer == free_.end()) {
     entry->host = at::empty({size}, at::TensorOptions().dtype(at::kByte).pinned_memory(!tensor.is_cpu()));
-    bytes_ += size;
   } else {
     entry->host = *buffer;
     free_.erase(buffer);
   }
   entry->options = tensor.options();
   entry->sizes = tensor.sizes().vec();
-  entry->size = size;
   at::from_blob(entry->host.data_ptr(), entry->sizes, tensor.options().device(at::kCPU)).copy_(tensor);
   std::erase_if(kept_, [](const std::weak_ptr<Entry>& other) { return other.expired(); });
   kept_.push_back(entry);

@@ -35,8 +35,7 @@ class ActivationPool {
 
   std::int64_t most_bytes_;
   std::vector<at::Tensor> free_;            ///< host buffers, flat bytes
-  std::vector<std::weak_ptr<Entry>> kept_;  ///< oldest first
-  std::int64_t bytes_ = 0;
+  std::vector<std::weak_ptr<Entry>> kept_;  ///< oldest first; what nobody asks for any more has expired, and its buffer is gone
 };
 
 /// ops::checkpoint whose input waits in `pool`, which must outlive the tape.
