@@ -130,7 +130,11 @@ std::optional<DocumentRange> documents_of_split(std::string_view split, int whic
   return DocumentRange{bound(begin), bound(end)};
 }
 
-Blend blend_by_weight(std::span<const double> weights, std::int64_t size) {
+namespace {
+
+/// `size` samples, each from the dataset that is furthest behind its weight; the first of several. `has_more(dataset, taken)`: it may give another.
+template <class HasMore>
+Blend blend(std::span<const double> weights, std::int64_t size, const HasMore& has_more) {
   std::vector<std::int64_t> taken(weights.size(), 0);
   Blend blend;
   for (std::int64_t index = 0; index < size; ++index) {
@@ -138,6 +142,7 @@ Blend blend_by_weight(std::span<const double> weights, std::int64_t size) {
     std::size_t furthest = 0;
     double most = std::numeric_limits<double>::lowest();
     for (std::size_t dataset = 0; dataset < weights.size(); ++dataset) {
+      if (!has_more(dataset, taken[dataset])) continue;
       const double behind = weights[dataset] * so_far - static_cast<double>(taken[dataset]);
       if (behind > most) {
         most = behind;
@@ -150,26 +155,17 @@ Blend blend_by_weight(std::span<const double> weights, std::int64_t size) {
   return blend;
 }
 
+}  // namespace
+
+Blend blend_by_weight(std::span<const double> weights, std::int64_t size) {
+  return blend(weights, size, [](std::size_t, std::int64_t) { return true; });
+}
+
 Blend blend_everything(std::span<const std::int64_t> sizes) {
   const std::int64_t total = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
-  std::vector<std::int64_t> taken(sizes.size(), 0);
-  Blend blend;
-  for (std::int64_t index = 0; index < total; ++index) {
-    const double so_far = std::max(static_cast<double>(index), 1.0);
-    std::size_t furthest = 0;
-    double most = std::numeric_limits<double>::lowest();
-    for (std::size_t dataset = 0; dataset < sizes.size(); ++dataset) {
-      if (taken[dataset] == sizes[dataset]) continue;
-      const double behind = static_cast<double>(sizes[dataset]) / static_cast<double>(total) * so_far - static_cast<double>(taken[dataset]);
-      if (behind > most) {
-        most = behind;
-        furthest = dataset;
-      }
-    }
-    blend.dataset.push_back(static_cast<std::int16_t>(furthest));
-    blend.sample.push_back(taken[furthest]++);
-  }
-  return blend;
+  std::vector<double> weights;
+  for (const std::int64_t size : sizes) weights.push_back(static_cast<double>(size) / static_cast<double>(total));
+  return blend(weights, total, [&](std::size_t dataset, std::int64_t taken) { return taken < sizes[dataset]; });
 }
 
 }  // namespace tessera::data
