@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "tessera/cli/checkpoint/commands.h"
+#include "tessera/formats/tensor_spec.h"
 
 namespace tessera::cli {
 
@@ -21,6 +22,16 @@ std::vector<Command> add_all(CLI::App& parent) {
 std::uint64_t num_bytes(const checkpoint::Manifest& manifest) {
   std::uint64_t bytes = 0;
   for (const auto& [name, record] : manifest.files) bytes += record.size;
+  return bytes;
+}
+
+std::uint64_t num_bytes(const checkpoint::TensorRecord& record, std::optional<DType> dtype) {
+  return formats::num_elements(record.shape) * size_of(dtype.value_or(record.dtype));
+}
+
+std::uint64_t num_bytes(const checkpoint::TensorRecords& records, std::optional<DType> dtype) {
+  std::uint64_t bytes = 0;
+  for (const auto& [name, record] : records) bytes += num_bytes(record, dtype);
   return bytes;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,9 @@ std::vector<Command> add_all(CLI::App& parent);
 
 /// Bytes of all files of a checkpoint.
 std::uint64_t num_bytes(const checkpoint::Manifest& manifest);
+/// Bytes of tensors, as they are or in another dtype.
+std::uint64_t num_bytes(const checkpoint::TensorRecord& record, std::optional<DType> dtype = {});
+std::uint64_t num_bytes(const checkpoint::TensorRecords& records, std::optional<DType> dtype = {});
 /// "4 ranks (dp_shard 4)", from the manifest's layout.
 std::string describe_layout(const Json& layout);
 /// Shows bytes on a bar, which must outlive it.

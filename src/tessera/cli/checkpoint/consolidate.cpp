@@ -26,12 +26,6 @@ struct Options {
   bool json = false;
 };
 
-std::uint64_t weight_bytes(const checkpoint::Manifest& manifest, std::optional<DType> dtype) {
-  std::uint64_t bytes = 0;
-  for (const auto& [name, record] : manifest.model) bytes += formats::num_elements(record.shape) * size_of(dtype.value_or(record.dtype));
-  return bytes;
-}
-
 int consolidate(const Options& options) {
   const auto backend = comm::initialize_distributed();
   std::vector<std::int64_t> members(static_cast<std::size_t>(backend->world_size()));
@@ -39,7 +33,7 @@ int consolidate(const Options& options) {
   const auto world = backend->communicator(members, "world");
   const checkpoint::Manifest manifest = checkpoint::read_manifest(options.checkpoint);
   const std::optional<DType> dtype = storage_dtype(options.dtype);
-  const std::uint64_t bytes = weight_bytes(manifest, dtype);
+  const std::uint64_t bytes = num_bytes(manifest.model, dtype);
   {
     ProgressBar bar("consolidating", bytes / static_cast<std::uint64_t>(world->size()), ProgressBar::Unit::Bytes);  // this rank's share
     checkpoint::consolidate(*posix_file_operations(), {options.checkpoint, &manifest.model, options.checkpoint / "model"}, options.output,

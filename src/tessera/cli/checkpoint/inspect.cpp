@@ -6,24 +6,15 @@
 
 #include "tessera/cli/checkpoint/commands.h"
 #include "tessera/core/text.h"
-#include "tessera/formats/tensor_spec.h"
 
 namespace tessera::cli::checkpoint_commands {
 namespace {
 
 namespace fs = std::filesystem;
 
-std::uint64_t bytes_of(const checkpoint::TensorRecord& record) { return formats::num_elements(record.shape) * size_of(record.dtype); }
-
-std::uint64_t bytes_of(const checkpoint::TensorRecords& records) {
-  std::uint64_t bytes = 0;
-  for (const auto& [name, record] : records) bytes += bytes_of(record);
-  return bytes;
-}
-
 void print_tensors(const checkpoint::TensorRecords& records) {
   for (const auto& [name, record] : records) {
-    fmt::print("  {}  {} {}  {}\n", name, to_string(record.dtype), record.shape, human_bytes(static_cast<double>(bytes_of(record))));
+    fmt::print("  {}  {} {}  {}\n", name, to_string(record.dtype), record.shape, human_bytes(static_cast<double>(num_bytes(record))));
     for (const checkpoint::BoxRecord& box : record.boxes) fmt::print("      {} at {}  {}\n", box.size, box.offset, box.file);
   }
 }
@@ -35,8 +26,8 @@ void print_text(const checkpoint::Manifest& manifest, bool tensors) {
   fmt::print("layout       {}\n", describe_layout(manifest.layout));
   fmt::print("written by   {}\n", manifest.versions.dump());
   fmt::print("files        {}, {}\n", manifest.files.size(), human_bytes(static_cast<double>(num_bytes(manifest))));
-  fmt::print("weights      {} tensors, {}\n", manifest.model.size(), human_bytes(static_cast<double>(bytes_of(manifest.model))));
-  fmt::print("optimizer    {} tensors, {}\n", manifest.optim.size(), human_bytes(static_cast<double>(bytes_of(manifest.optim))));
+  fmt::print("weights      {} tensors, {}\n", manifest.model.size(), human_bytes(static_cast<double>(num_bytes(manifest.model))));
+  fmt::print("optimizer    {} tensors, {}\n", manifest.optim.size(), human_bytes(static_cast<double>(num_bytes(manifest.optim))));
   if (!tensors) return;
   for (const auto& [title, records] : {std::pair("model/", &manifest.model), std::pair("optim/", &manifest.optim)}) {
     fmt::print("\n{}\n", title);

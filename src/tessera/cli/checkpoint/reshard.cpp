@@ -21,17 +21,11 @@ struct Options {
   bool json = false;
 };
 
-std::uint64_t state_bytes(const checkpoint::Manifest& manifest) {
-  std::uint64_t bytes = 0;
-  for (const checkpoint::TensorRecords* records : {&manifest.model, &manifest.optim})
-    for (const auto& [name, record] : *records) bytes += formats::num_elements(record.shape) * size_of(record.dtype);
-  return bytes;
-}
-
 int reshard(const Options& options, const std::vector<std::string>& overrides) {
   const checkpoint::ReshardLayout layout = train::reshard_layout(options.checkpoint, overrides, options.num_ranks, config::process_environment());
+  const checkpoint::Manifest manifest = checkpoint::read_manifest(options.checkpoint);
   {
-    ProgressBar bar("resharding", state_bytes(checkpoint::read_manifest(options.checkpoint)), ProgressBar::Unit::Bytes);
+    ProgressBar bar("resharding", num_bytes(manifest.model) + num_bytes(manifest.optim), ProgressBar::Unit::Bytes);
     checkpoint::reshard(*posix_file_operations(), options.checkpoint, options.output, layout, shown_on(bar));
   }
   const std::uint64_t bytes = num_bytes(checkpoint::read_manifest(options.output));
