@@ -73,6 +73,13 @@ void append_pieces(const ParameterTable& table, const std::vector<FlatBuffer>& b
   }
 }
 
+std::vector<PlacedPiece> owned_in(const ParameterTable& table, const std::vector<FlatBuffer>& buffers) {
+  std::vector<PlacedPiece> result;
+  for (std::size_t number = 0; number < buffers.size(); ++number)
+    for (const Extent& extent : buffers[number].owned) append_pieces(table, buffers, number, extent, result);
+  return result;
+}
+
 at::Tensor shaped_view(const at::Tensor& flat, const FlatRange& range, const std::vector<std::int64_t>& shape) {
   return flat.narrow(0, range.begin, range.size).view(shape);
 }
@@ -122,31 +129,18 @@ at::Tensor ParameterStore::master(std::size_t index) const {
   return shaped_view(buffer.master.defined() ? buffer.master : buffer.compute, buffer.ranges[place], table_.parameters[index].shape);
 }
 
-void ParameterStore::add_pieces(std::size_t buffer, const Extent& extent, std::vector<PlacedPiece>& result) const {
-  append_pieces(table_, buffers_, buffer, extent, result);
-}
-
 std::vector<PlacedPiece> ParameterStore::held_pieces() const {
   std::vector<PlacedPiece> result;
-  for (std::size_t buffer = 0; buffer < buffers_.size(); ++buffer) add_pieces(buffer, buffers_[buffer].held, result);
+  for (std::size_t number = 0; number < buffers_.size(); ++number) append_pieces(table_, buffers_, number, buffers_[number].held, result);
   return result;
 }
 
-std::vector<PlacedPiece> ParameterStore::owned_pieces() const {
-  std::vector<PlacedPiece> result;
-  for (std::size_t buffer = 0; buffer < buffers_.size(); ++buffer)
-    for (const Extent& extent : buffers_[buffer].owned) add_pieces(buffer, extent, result);
-  return result;
-}
+std::vector<PlacedPiece> ParameterStore::owned_pieces() const { return owned_in(table_, buffers_); }
 
 std::vector<PlacedPiece> plan_owned_pieces(const ParameterTable& table, const ParameterStore::Options& options) {
   std::vector<FlatBuffer> buffers = plan_buffers(table, options);
-  std::vector<PlacedPiece> result;
-  for (std::size_t number = 0; number < buffers.size(); ++number) {
-    set_extents(buffers[number], table, options.placement);
-    for (const Extent& extent : buffers[number].owned) append_pieces(table, buffers, number, extent, result);
-  }
-  return result;
+  for (FlatBuffer& buffer : buffers) set_extents(buffer, table, options.placement);
+  return owned_in(table, buffers);
 }
 
 void ParameterStore::set_compute(FlatBuffer& buffer, at::Tensor compute) {

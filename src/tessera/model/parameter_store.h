@@ -90,8 +90,6 @@ class ParameterStore {
   void refresh_compute();
 
  private:
-  void add_pieces(std::size_t buffer, const Extent& extent, std::vector<PlacedPiece>& result) const;
-
   ParameterTable table_;
   Options options_;
   std::vector<FlatBuffer> buffers_;

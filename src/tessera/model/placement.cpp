@@ -21,6 +21,11 @@ std::int64_t cut_before(const std::vector<FlatRange>& ranges, std::int64_t posit
   return position;
 }
 
+Extent elements_of(const ReplicatedRows& rows, const FlatRange& range) {
+  const std::int64_t begin = range.begin + rows.row * range.row_size;
+  return {begin, begin + rows.num_rows * range.row_size};
+}
+
 }  // namespace
 
 Extent intersection(const Extent& a, const Extent& b) {
@@ -59,15 +64,6 @@ std::vector<PlacedPiece> pieces_within(const ParameterSpec& parameter, const Fla
   }
   return pieces;
 }
-
-namespace {
-
-Extent elements_of(const ReplicatedRows& rows, const FlatRange& range) {
-  const std::int64_t begin = range.begin + rows.row * range.row_size;
-  return {begin, begin + rows.num_rows * range.row_size};
-}
-
-}  // namespace
 
 std::vector<Extent> owned_extents(const ParameterTable& table, const std::vector<FlatRange>& ranges, const Extent& extent) {
   std::vector<Extent> owned;
