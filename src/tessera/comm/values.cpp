@@ -27,6 +27,10 @@ std::vector<double> sum(Communicator& group, std::vector<double> values) { retur
 
 std::vector<std::int64_t> sum(Communicator& group, std::vector<std::int64_t> values) { return sum_in_place(group, std::move(values), at::kLong); }
 
+std::vector<std::int64_t> equal_counts(const Communicator& group, std::int64_t elements) {
+  return std::vector<std::int64_t>(static_cast<std::size_t>(group.size()), elements);
+}
+
 std::vector<std::string> gather(Communicator& group, const std::string& text) {
   const auto ranks = static_cast<std::size_t>(group.size());
   std::vector<std::int64_t> sizes(ranks, 0);

@@ -1,11 +1,10 @@
 #include "tessera/parallel/context/all_gather.h"
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/index_select.h>
-#include <ATen/ops/nonzero.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 
+#include "tessera/comm/values.h"
 #include "tessera/ops/kernel_types.h"
 #include "tessera/parallel/context/blocks.h"
 
@@ -16,32 +15,28 @@ struct Call {
   model::Inputs inputs;
   ops::AttentionOptions options;
   at::Tensor query;      // [B, T', H, C]
-  at::Tensor key_value;  // [2, B, T', K, C]
-  at::Tensor places;     // of the whole rows' tokens
+  at::Tensor key_value;  // [B · T', 2, K, C]
+  TokenPlaces places;
   bool drops;
 };
 
-/// Keys and values of the whole rows, [2, B, T, K, C].
-at::Tensor gather_rows(comm::Communicator& group, const Call& call) {
-  const at::Tensor& own = call.key_value;
-  at::Tensor all = at::empty({group.size(), 2, own.size(1) * own.size(2), own.size(3), own.size(4)}, own.options());
-  group.all_gather(own, std::vector<std::int64_t>(static_cast<std::size_t>(group.size()), own.numel()), all).wait();
-  const at::Tensor by_place = all.transpose(0, 1).flatten(1, 2);
-  // Tokens that are nowhere are padding, which no query sees.
-  return at::index_select(by_place, 1, call.places.clamp_min(0)).unflatten(1, {own.size(1), call.inputs.whole_length});
+/// Keys or values [B, T, K, C] of the whole rows, of [B · T, 2, K, C].
+at::Tensor part_of_rows(const Call& call, const at::Tensor& rows, std::int64_t which) {
+  return rows.select(1, which).unflatten(0, {call.inputs.num_rows(), call.inputs.whole_length});
 }
 
-/// This rank's part [2, B, T', K, C] of the sum over ranks of gradients of the whole rows.
-at::Tensor scatter_rows(comm::Communicator& group, const Call& call, const at::Tensor& gradient) {
+/// Keys and values of the whole rows, [B · T, 2, K, C]. What is nowhere is padding, which no query sees.
+at::Tensor gather_rows(comm::Communicator& group, const Call& call) {
   const at::Tensor& own = call.key_value;
-  const std::int64_t per_rank = own.size(1) * own.size(2);
-  const at::Tensor somewhere = at::nonzero(call.places.ge(0)).squeeze(1);
-  const at::Tensor by_place =
-      at::zeros({2, group.size() * per_rank, own.size(3), own.size(4)}, gradient.options())
-          .index_copy_(1, at::index_select(call.places, 0, somewhere), at::index_select(gradient.flatten(1, 2), 1, somewhere));
-  const at::Tensor by_rank = by_place.unflatten(1, {group.size(), per_rank}).transpose(0, 1).contiguous();
-  at::Tensor part = at::empty(own.sizes(), gradient.options());
-  group.reduce_scatter(by_rank, std::vector<std::int64_t>(static_cast<std::size_t>(group.size()), own.numel()), part).wait();
+  at::Tensor all = at::empty({group.size() * own.size(0), 2, own.size(2), own.size(3)}, own.options());
+  group.all_gather(own, comm::equal_counts(group, own.numel()), all).wait();
+  return call.places.to_tokens(all);
+}
+
+/// This rank's part [B · T', 2, K, C] of the sum over ranks of gradients of the whole rows.
+at::Tensor scatter_rows(comm::Communicator& group, const Call& call, const at::Tensor& gradient) {
+  at::Tensor part = at::empty(call.key_value.sizes(), gradient.options());
+  group.reduce_scatter(call.places.to_places(gradient), comm::equal_counts(group, part.numel()), part).wait();
   return part;
 }
 
@@ -64,7 +59,8 @@ class AllGatherAttention : public model::Attention {
 
   ops::Variable operator()(ops::Tape& tape, std::size_t, const model::Inputs& inputs, const ops::Variable& query_BTHC, const ops::Variable& key_BTKC,
                            const ops::Variable& value_BTKC, const ops::AttentionOptions& options) override {
-    const Call call{inputs, options, query_BTHC.value, at::stack({key_BTKC.value, value_BTKC.value}), places_of_tokens(inputs), tape.training()};
+    const Call call{inputs,         options, query_BTHC.value, at::stack({key_BTKC.value, value_BTKC.value}, 2).flatten(0, 1), TokenPlaces(inputs),
+                    tape.training()};
     const ops::AttentionResult result = forward(call);
     ops::Variable output = tape.variable(result.output_BTHC.view({call.query.size(0) * call.query.size(1), -1}));
     tape.record([this, call, result, query = query_BTHC.gradient, key = key_BTKC.gradient, value = value_BTKC.gradient, out = output.gradient] {
@@ -80,13 +76,13 @@ class AllGatherAttention : public model::Attention {
  private:
   ops::AttentionResult forward(const Call& call) const {
     const at::Tensor rows_of_all = gather_rows(group_, call);
-    const at::Tensor& query = call.query;
+    const at::Tensor keys = part_of_rows(call, rows_of_all, 0), values = part_of_rows(call, rows_of_all, 1), &query = call.query;
     ops::AttentionResult result{at::zeros_like(query, at::MemoryFormat::Contiguous),
                                 at::zeros({query.size(0), query.size(2), query.size(1)}, query.options().dtype(ops::compute_type(query)))};
     for_runs(call, [&](const RowGroup& rows, const model::TokenRun& run, std::int64_t first, std::int64_t count) {
-      const ops::AttentionResult part = ops::attention_forward(tokens_of(query, rows, run), rows.of(rows_of_all[0]).narrow(1, first, count),
-                                                               rows.of(rows_of_all[1]).narrow(1, first, count),
-                                                               options_between(call.options, rows, run.position, first), call.drops, false);
+      const ops::AttentionResult part =
+          ops::attention_forward(tokens_of(query, rows, run), rows.of(keys).narrow(1, first, count), rows.of(values).narrow(1, first, count),
+                                 options_between(call.options, rows, run.position, first), call.drops, false);
       tokens_of(result.output_BTHC, rows, run).copy_(part.output_BTHC);
       rows.of(result.lse_BHT).narrow(2, run.place, run.length).copy_(part.lse_BHT);
     });
@@ -95,20 +91,21 @@ class AllGatherAttention : public model::Attention {
 
   ops::HeadGradients backward(const Call& call, const ops::AttentionResult& result, const at::Tensor& output_gradient) const {
     const at::Tensor rows_of_all = gather_rows(group_, call);
+    const at::Tensor keys = part_of_rows(call, rows_of_all, 0), values = part_of_rows(call, rows_of_all, 1);
     const auto single = call.query.options().dtype(ops::compute_type(call.query));
     const at::Tensor query_gradient = at::zeros(call.query.sizes(), single), gradient = at::zeros(rows_of_all.sizes(), single);
     for_runs(call, [&](const RowGroup& rows, const model::TokenRun& run, std::int64_t first, std::int64_t count) {
-      const ops::HeadGradients part = ops::attention_backward(
-          tokens_of(call.query, rows, run), rows.of(rows_of_all[0]).narrow(1, first, count), rows.of(rows_of_all[1]).narrow(1, first, count),
-          {tokens_of(result.output_BTHC, rows, run), rows.of(result.lse_BHT).narrow(2, run.place, run.length).contiguous()},
-          tokens_of(output_gradient, rows, run), options_between(call.options, rows, run.position, first), call.drops, true);
+      const ops::HeadGradients part =
+          ops::attention_backward(tokens_of(call.query, rows, run), rows.of(keys).narrow(1, first, count), rows.of(values).narrow(1, first, count),
+                                  {tokens_of(result.output_BTHC, rows, run), rows.of(result.lse_BHT).narrow(2, run.place, run.length).contiguous()},
+                                  tokens_of(output_gradient, rows, run), options_between(call.options, rows, run.position, first), call.drops, true);
       tokens_of(query_gradient, rows, run).copy_(part.query);
-      rows.of(gradient[0]).narrow(1, first, count).add_(part.key);
-      rows.of(gradient[1]).narrow(1, first, count).add_(part.value);
+      rows.of(part_of_rows(call, gradient, 0)).narrow(1, first, count).add_(part.key);
+      rows.of(part_of_rows(call, gradient, 1)).narrow(1, first, count).add_(part.value);
     });
     const auto type = call.query.scalar_type();
-    const at::Tensor own = scatter_rows(group_, call, gradient).to(type);
-    return {query_gradient.to(type), own[0], own[1]};
+    const at::Tensor own = scatter_rows(group_, call, gradient).to(type).unflatten(0, {call.query.size(0), call.query.size(1)});
+    return {query_gradient.to(type), own.select(2, 0), own.select(2, 1)};
   }
 
   comm::Communicator& group_;

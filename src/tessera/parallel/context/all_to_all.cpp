@@ -2,13 +2,12 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/index_select.h>
-#include <ATen/ops/nonzero.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
 
+#include "tessera/comm/values.h"
 #include "tessera/parallel/context/blocks.h"
 
 namespace tessera::parallel {
@@ -23,7 +22,7 @@ class Exchange {
         rows_(inputs.num_rows()),
         share_length_(inputs.length()),
         length_(inputs.whole_length),
-        places_(places_of_tokens(inputs)),
+        places_(inputs),
         num_heads_(num_heads),
         heads_per_rank_(std::max<std::int64_t>(1, num_heads / group.size())) {}
 
@@ -35,15 +34,12 @@ class Exchange {
     const at::Tensor heads = tokens.reshape({rows_, share_length_, num_heads_, -1});
     for (int rank = 0; rank < group_.size(); ++rank) parts.push_back(heads.narrow(2, first_head(rank), heads_per_rank_));
     const at::Tensor received = exchange(at::stack(parts));
-    return at::index_select(received.flatten(0, 2), 0, places_.clamp_min(0)).unflatten(0, {rows_, length_});
+    return places_.to_tokens(received.flatten(0, 2)).unflatten(0, {rows_, length_});
   }
 
   /// Heads that several ranks have are added up.
   at::Tensor to_tokens(const at::Tensor& heads) const {
-    const at::Tensor somewhere = at::nonzero(places_.ge(0)).squeeze(1);
-    const at::Tensor by_rank = at::zeros({group_.size() * rows_ * share_length_, heads.size(2), heads.size(3)}, heads.options())
-                                   .index_copy_(0, at::index_select(places_, 0, somewhere), at::index_select(heads.flatten(0, 1), 0, somewhere));
-    const at::Tensor received = exchange(by_rank.unflatten(0, {group_.size(), rows_, share_length_}));
+    const at::Tensor received = exchange(places_.to_places(heads.flatten(0, 1)).unflatten(0, {group_.size(), rows_, share_length_}));
     at::Tensor tokens = at::zeros({rows_, share_length_, num_heads_, heads.size(3)}, heads.options());
     for (int rank = 0; rank < group_.size(); ++rank) tokens.narrow(2, first_head(rank), heads_per_rank_).add_(received[rank]);
     return tokens;
@@ -53,14 +49,14 @@ class Exchange {
   /// Part r of the first dim goes to rank r.
   at::Tensor exchange(const at::Tensor& parts) const {
     at::Tensor received = at::empty_like(parts);
-    const std::vector<std::int64_t> counts(static_cast<std::size_t>(group_.size()), parts.numel() / group_.size());
+    const std::vector<std::int64_t> counts = comm::equal_counts(group_, parts.numel() / group_.size());
     group_.all_to_all(parts, counts, received, counts).wait();
     return received;
   }
 
   comm::Communicator& group_;
   std::int64_t rows_, share_length_, length_;
-  at::Tensor places_;
+  TokenPlaces places_;
   std::int64_t num_heads_, heads_per_rank_;
 };
 

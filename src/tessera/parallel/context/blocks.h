@@ -32,8 +32,20 @@ ops::AttentionOptions options_between(const ops::AttentionOptions& options, cons
 /// [B, T, …] to the tokens of a run.
 at::Tensor tokens_of(const at::Tensor& tensor_BT, const RowGroup& group, const model::TokenRun& run);
 
-/// For each token of the whole rows [B · T], where it is among the ranks' shares laid end to end [n · B · T']; −1: nowhere. Int64.
-at::Tensor places_of_tokens(const model::Inputs& inputs);
+/// Between the tokens of the whole rows [B · T, …] and the places that they have in the ranks' shares laid end to end [n · B · T', …].
+class TokenPlaces {
+ public:
+  explicit TokenPlaces(const model::Inputs& inputs);
+  /// Tokens that no rank has (padding) hold anything.
+  at::Tensor to_tokens(const at::Tensor& by_place) const;
+  /// Places without a token are zero.
+  at::Tensor to_places(const at::Tensor& by_token) const;
+
+ private:
+  std::int64_t num_places_;
+  at::Tensor places_;     ///< int64 [B · T]: of each token; −1: nowhere
+  at::Tensor somewhere_;  ///< int64: the tokens that have a place
+};
 
 /// The whole rows' [B · T, W] from every rank's share [B · T', W]; rows that no rank has hold anything. All ranks of the group call it.
 at::Tensor gather_tokens(comm::Communicator& group, const model::Inputs& inputs, const at::Tensor& share_NW);

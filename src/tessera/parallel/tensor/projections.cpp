@@ -9,6 +9,7 @@
 #include <ATen/ops/sum.h>
 #include <ATen/ops/zeros.h>
 
+#include "tessera/comm/values.h"
 #include "tessera/ops/embedding.h"
 #include "tessera/ops/linear.h"
 #include "tessera/parallel/tensor/query_key_norm.h"
@@ -99,7 +100,7 @@ class TensorProjections : public model::Projections {
     const at::Tensor own = ops::logits(hidden_ND, weight, options);
     if (!options_.plan.head) return own;
     at::Tensor all = at::empty({group_.size(), own.size(0), own.size(1)}, own.options());
-    group_.all_gather(own.contiguous(), std::vector<std::int64_t>(static_cast<std::size_t>(group_.size()), own.numel()), all).wait();
+    group_.all_gather(own.contiguous(), comm::equal_counts(group_, own.numel()), all).wait();
     return at::cat(all.unbind(0), 1).narrow(1, 0, options_.vocab_size);
   }
 
@@ -144,7 +145,7 @@ class TensorProjections : public model::Projections {
   /// The log-sum-exp and target logit of the whole vocabulary from those of each rank's slice.
   at::Tensor combine(const at::Tensor& parts_2N) const {
     at::Tensor all = at::empty({group_.size(), 2, parts_2N.size(1)}, parts_2N.options());
-    group_.all_gather(parts_2N, std::vector<std::int64_t>(static_cast<std::size_t>(group_.size()), parts_2N.numel()), all).wait();
+    group_.all_gather(parts_2N, comm::equal_counts(group_, parts_2N.numel()), all).wait();
     return at::stack({at::logsumexp(all.select(1, 0), {0}), at::sum(all.select(1, 1), {0})});
   }
 
