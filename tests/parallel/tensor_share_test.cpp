@@ -91,7 +91,7 @@ TEST(TensorShare, CutsByHeads) {
   EXPECT_EQ(parameter.pieces[2].offset[0], 56);
   EXPECT_EQ(parameter.shape, (std::vector<std::int64_t>{32, 32}));
   EXPECT_EQ(tensor_parallel_spec(spec, {.size = 8}).num_key_value_heads, 1);
-  EXPECT_EQ(key_value_holders(spec, 8), 2);
+  EXPECT_EQ(key_value_holders(spec, {.size = 8}), 2);
 }
 
 TEST(TensorShare, SaysWhichGradientsAreShares) {

@@ -64,7 +64,7 @@ void print_plans(const Report& report, const config::Distributed& distributed) {
   const mesh::MeshSizes& sizes = *report.examination.mesh;
   const model::ModelSpec& spec = report.examination.plan->spec;
   ProblemList problems;  // reported with all others
-  const parallel::TensorPlan plan = parallel::tensor_plan(distributed.tp_plan, spec, distributed.sequence_parallel, "", problems);
+  const parallel::TensorPlan plan = parallel::plan_split(distributed, spec, nullptr, problems);
   fmt::print("\ntensor plan over {} ranks\n", sizes.tp);
   for (const std::string& line : parallel::describe(plan, spec, sizes.tp, distributed.sequence_parallel)) fmt::print("  {}\n", line);
 }

@@ -3,7 +3,6 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
-#include "tessera/config/parallelism.h"
 #include "tessera/parallel/context/attention.h"
 #include "tessera/parallel/context/blocks.h"
 #include "tessera/parallel/tensor/projections.h"
@@ -30,16 +29,15 @@ model::LayerShare layer_share(const model::ModelSpec& spec, const DistributedSet
                                                                                  .vocab_size = spec.vocab_size,
                                                                                  .num_query_width = spec.num_attention_heads * spec.head_dim,
                                                                                  .num_key_width = spec.num_key_value_heads * spec.head_dim,
-                                                                                 .key_value_holders = key_value_holders(spec, tensor.size)});
+                                                                                 .key_value_holders = key_value_holders(spec, tensor)});
   if (tensor.plan.attention) share.seams.first_head = tensor.rank * share.spec->num_attention_heads;
   return share;
 }
 
 /// The groups in which replicated rows of tensor parallelism are summed: all of it, and the holders of one key/value head.
-HolderGroups holder_groups(const model::ModelSpec& spec, const DistributedSetup& setup) {
-  const std::int64_t size = setup.mesh->size(mesh::Axis::Tensor);
+HolderGroups holder_groups(const model::ModelSpec& spec, const DistributedSetup& setup, const TensorShare& tensor) {
   HolderGroups groups;
-  for (const std::int64_t holders : {size, key_value_holders(spec, size)})
+  for (const std::int64_t holders : {tensor.size, key_value_holders(spec, tensor)})
     if (holders > 1) groups.emplace(holders, &setup.communicators->get(mesh::Axis::Tensor, holders));
   return groups;
 }
@@ -48,12 +46,11 @@ template <class Make>
 CausalLM distribute(const model::ModelSpec& spec, const DistributedSetup& setup, model::CausalLMOptions options, std::int64_t num_microbatches,
                     const Make& make) {
   ProblemList problems;
-  config::validate_model_split(setup.strategy, {spec.num_attention_heads, spec.num_key_value_heads, spec.intermediate_size}, nullptr, problems);
   const mesh::MeshContext& mesh = *setup.mesh;
   const TensorShare tensor{.size = mesh.size(mesh::Axis::Tensor),
                            .rank = mesh.index(mesh::Axis::Tensor),
                            .sequence_parallel = setup.strategy.sequence_parallel,
-                           .plan = tensor_plan(setup.strategy.tp_plan, spec, setup.strategy.sequence_parallel, "", problems)};
+                           .plan = plan_split(setup.strategy, spec, nullptr, problems)};
   problems.throw_if_any();
   const DType dtype = options.dtype.value_or(model::default_compute_dtype(spec));
   const DataParallelPolicy policy = data_parallel_policy(setup.strategy, dtype, num_microbatches);
@@ -66,7 +63,7 @@ CausalLM distribute(const model::ModelSpec& spec, const DistributedSetup& setup,
   const bool shards = policy.sharding != Sharding::None;
   comm::Communicator& shard_group = setup.communicators->get(shards ? mesh::kDpShardCp : mesh::AxisSet());
   comm::Communicator& replica_group = setup.communicators->get(shards ? mesh::AxisSet(mesh::Axis::DataReplicate) : mesh::kDpCp);
-  result.engine = std::make_unique<DataParallelEngine>(*result.model.store, policy, shard_group, replica_group, holder_groups(spec, setup));
+  result.engine = std::make_unique<DataParallelEngine>(*result.model.store, policy, shard_group, replica_group, holder_groups(spec, setup, tensor));
   result.model.decoder->set_unit_hooks(result.engine.get());
   result.engine->weights_loaded();
   return result;

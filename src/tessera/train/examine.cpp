@@ -37,10 +37,7 @@ Examination examine(const config::LoadedRecipe& recipe, const config::Environmen
     config::validate_batch_sizes(recipe, *dp_size, about_ranks);
   try {
     result.plan = plan_model(recipe, environment);
-    const config::Distributed& distributed = recipe.recipe.distributed;
-    config::validate_model_split(distributed, sizes_of(result.plan->spec), config::locate_in(recipe.tree), about_ranks);
-    parallel::tensor_plan(distributed.tp_plan, result.plan->spec, distributed.sequence_parallel, config::where(recipe.tree, "distributed.tp_plan"),
-                          about_ranks);
+    parallel::plan_split(recipe.recipe.distributed, result.plan->spec, config::locate_in(recipe.tree), about_ranks);
     if (world_size > 1) refuse_other_dtypes(recipe, result.plan->dtype, result.problems);
   } catch (const UserError& error) {
     // A model that is not on disk has been listed already.
@@ -49,8 +46,6 @@ Examination examine(const config::LoadedRecipe& recipe, const config::Environmen
   append(result.problems, about_ranks.problems());
   return result;
 }
-
-config::ModelSizes sizes_of(const model::ModelSpec& spec) { return {spec.num_attention_heads, spec.num_key_value_heads, spec.intermediate_size}; }
 
 std::int64_t num_microbatches(const config::StepScheduler& sizes, std::int64_t dp_size) {
   return sizes.global_batch_size / (sizes.local_batch_size * dp_size);

@@ -19,9 +19,6 @@ struct Examination {
 };
 Examination examine(const config::LoadedRecipe& recipe, const config::Environment& environment, std::int64_t world_size);
 
-/// What the rules about splitting a model look at.
-config::ModelSizes sizes_of(const model::ModelSpec& spec);
-
 /// Microbatches of one optimizer step at a data-parallel rank.
 std::int64_t num_microbatches(const config::StepScheduler& sizes, std::int64_t dp_size);
 

@@ -57,17 +57,16 @@ checkpoint::ReshardLayout reshard_layout(const fs::path& checkpoint, std::span<c
   const mesh::MeshSizes sizes = mesh::mesh_sizes(distributed, num_ranks);
   const fs::path model = checkpoint / "model";
   const model::ModelSpec spec = model::model_spec_from_json(model::read_config_json(model), model.string());
-  config::validate_model_split(distributed, sizes_of(spec), config::locate_in(loaded.tree), problems);
-  parallel::TensorShare share{.size = sizes.tp, .sequence_parallel = distributed.sequence_parallel};
-  share.plan = parallel::tensor_plan(distributed.tp_plan, spec, share.sequence_parallel, config::where(loaded.tree, "distributed.tp_plan"), problems);
+  const parallel::TensorShare share{.size = sizes.tp,
+                                    .sequence_parallel = distributed.sequence_parallel,
+                                    .plan = parallel::plan_split(distributed, spec, config::locate_in(loaded.tree), problems)};
   problems.throw_if_any();
   const auto policy = parallel::data_parallel_policy(distributed, model::default_compute_dtype(spec), 1);
   const auto owned = [spec, share, policy, sizes, frozen = frozen_in(manifest)](std::int64_t rank) {
     const mesh::MeshContext mesh(sizes, rank);
     parallel::TensorShare own = share;
     own.rank = mesh.index(mesh::Axis::Tensor);
-    const model::ParameterTable table = own.size == 1 ? model::parameter_table(spec) : parallel::tensor_parallel_table(spec, own);
-    return model::plan_owned_pieces(table, {.frozen = frozen, .placement = parallel::placement(policy, mesh)});
+    return model::plan_owned_pieces(parallel::tensor_parallel_table(spec, own), {.frozen = frozen, .placement = parallel::placement(policy, mesh)});
   };
   return {num_ranks, owned, layout_json(sizes)};
 }

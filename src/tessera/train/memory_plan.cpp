@@ -15,7 +15,7 @@ namespace {
 /// The model as one rank of tensor parallelism has it: narrower layers and a part of the vocabulary.
 model::ModelSpec share_of(const config::Recipe& recipe, const model::ModelSpec& spec, std::int64_t tp) {
   ProblemList problems;  // reported with the recipe's others
-  const parallel::TensorPlan plan = parallel::tensor_plan(recipe.distributed.tp_plan, spec, recipe.distributed.sequence_parallel, "", problems);
+  const parallel::TensorPlan plan = parallel::plan_split(recipe.distributed, spec, nullptr, problems);
   model::ModelSpec share = parallel::tensor_parallel_spec(spec, {.size = tp, .plan = plan});
   if (plan.feed_forward) share.intermediate_size /= tp;
   if (plan.embedding && plan.head) share.vocab_size = parallel::vocabulary_range(spec.vocab_size, {.size = tp}).count;

@@ -188,6 +188,11 @@ TensorPlan tensor_plan(const std::map<std::string, std::string>& tp_plan, const 
   return Reader(spec, where, problems).read(tp_plan, sequence_parallel);
 }
 
+TensorPlan plan_split(const config::Distributed& distributed, const model::ModelSpec& spec, const config::Locate& locate, ProblemList& problems) {
+  config::validate_model_split(distributed, {spec.num_attention_heads, spec.num_key_value_heads, spec.intermediate_size}, locate, problems);
+  return tensor_plan(distributed.tp_plan, spec, distributed.sequence_parallel, locate ? locate("distributed.tp_plan") : "", problems);
+}
+
 std::vector<std::string> describe(const TensorPlan& plan, const model::ModelSpec& spec, std::int64_t size, bool sequence_parallel) {
   std::vector<std::string> lines;
   std::set<std::string> known;

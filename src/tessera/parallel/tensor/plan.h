@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/config/parallelism.h"
 #include "tessera/core/error.h"
 #include "tessera/model/parameter_table.h"
 #include "tessera/model/spec.h"
@@ -32,6 +33,9 @@ struct TensorPlan {
 /// are not cut together, and styles that disagree with `sequence_parallel`.
 TensorPlan tensor_plan(const std::map<std::string, std::string>& tp_plan, const model::ModelSpec& spec, bool sequence_parallel,
                        const std::string& where, ProblemList& problems);
+
+/// What of this model `distributed` cuts: tensor_plan, and every rule about splitting it over tp and cp (config/parallelism.h).
+TensorPlan plan_split(const config::Distributed& distributed, const model::ModelSpec& spec, const config::Locate& locate, ProblemList& problems);
 
 /// A line for each kind of module: "model.layers.*.self_attn.q_proj  colwise: 8 of 32 heads".
 std::vector<std::string> describe(const TensorPlan& plan, const model::ModelSpec& spec, std::int64_t size, bool sequence_parallel);

@@ -42,7 +42,7 @@ Extent shifted(const Extent& extent, std::int64_t by) { return {extent.begin + b
 class Cutter {
  public:
   Cutter(const ModelSpec& whole, const TensorShare& share)
-      : whole_(whole), share_(share), queries_(of_heads(whole.num_attention_heads)), holders_(key_value_holders(whole, share.size)) {
+      : whole_(whole), share_(share), queries_(of_heads(whole.num_attention_heads)), holders_(key_value_holders(whole, share)) {
     const std::int64_t groups = share.size / holders_;  // ranks with different key/value heads
     const std::int64_t heads = whole.num_key_value_heads / groups;
     const std::int64_t first = share.rank / holders_ * heads;
@@ -137,13 +137,15 @@ VocabularyRange vocabulary_range(std::int64_t vocab_size, const TensorShare& sha
   return {first, std::min(most, vocab_size - first)};
 }
 
-std::int64_t key_value_holders(const ModelSpec& whole, std::int64_t size) { return std::max<std::int64_t>(1, size / whole.num_key_value_heads); }
+std::int64_t key_value_holders(const ModelSpec& whole, const TensorShare& share) {
+  return share.plan.attention ? std::max<std::int64_t>(1, share.size / whole.num_key_value_heads) : 1;
+}
 
 ModelSpec tensor_parallel_spec(const ModelSpec& whole, const TensorShare& share) {
   ModelSpec part = whole;
   if (!share.plan.attention) return part;
   part.num_attention_heads = whole.num_attention_heads / share.size;
-  part.num_key_value_heads = whole.num_key_value_heads * key_value_holders(whole, share.size) / share.size;
+  part.num_key_value_heads = whole.num_key_value_heads * key_value_holders(whole, share) / share.size;
   return part;
 }
 

@@ -26,8 +26,8 @@ struct VocabularyRange {
 };
 VocabularyRange vocabulary_range(std::int64_t vocab_size, const TensorShare& share);
 
-/// Ranks that hold the same key/value head, where attention is cut.
-std::int64_t key_value_holders(const model::ModelSpec& whole, std::int64_t size);
+/// Ranks that hold a share of the same key/value head's work: 1 where attention is not cut.
+std::int64_t key_value_holders(const model::ModelSpec& whole, const TensorShare& share);
 
 /// `whole` with this rank's numbers of heads.
 model::ModelSpec tensor_parallel_spec(const model::ModelSpec& whole, const TensorShare& share);
