@@ -114,7 +114,8 @@ void composite_gradient(at::Tensor& logits, const at::Tensor& labels, const Logi
   logits.copy_(dlogits * (gradient_scale / options.divisor));
 }
 
-/// The loss of the whole vocabulary; the logits of this slice become their gradient when asked, padding its zeros.
+/// The loss of the whole vocabulary; the logits of this slice become their gradient when asked. Those of padding are zero, as its weights are, and
+/// stay so.
 double slice_loss(at::Tensor& padded, const at::Tensor& labels, const LogitsOptions& options, const VocabularySlice& slice, bool gradient,
                   double gradient_scale) {
   at::Tensor logits = padded.narrow(1, 0, slice.num_ids);
@@ -125,7 +126,6 @@ double slice_loss(at::Tensor& padded, const at::Tensor& labels, const LogitsOpti
   const at::Tensor whole = slice.combine(at::stack({parts.lse, parts.target}));
   const at::Tensor lse = whole[0];
   if (gradient) {
-    padded.narrow(1, slice.num_ids, padded.size(1) - slice.num_ids).zero_();
     if (kernel) {
       const at::Tensor lse_fp32 = lse.to(at::kFloat).contiguous();
       with_kernel_type(logits, [&]<class T>(T) {
