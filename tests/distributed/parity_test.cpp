@@ -60,6 +60,14 @@ std::vector<TrainingCase> some_cases(DType dtype, std::size_t count) {
   return sample(all_cases({"llama_tied_llama3_rope", "qwen3", "gpt2", "gemma2"}, dtype), count);
 }
 
+/// Whatever the sample is, gradients of several microbatches add up under every policy.
+TEST(Parity, EveryPolicyAccumulates) {
+  std::vector<TrainingCase> cases;
+  for (const Policy& policy : policies(backend().world_size()))
+    cases.push_back({.model = "qwen3", .layout = policy.name, .distributed = policy.distributed, .accumulation = 3});
+  expect_parity(cases);
+}
+
 TEST(Parity, SinglePrecision) { expect_parity(some_cases(DType::F32, 8)); }
 TEST(Parity, HalfPrecision) { expect_parity(some_cases(DType::BF16, 4)); }
 TEST(Parity, LONG_SinglePrecision) { expect_parity(all_cases(golden_models(), DType::F32)); }

@@ -14,7 +14,7 @@ namespace {
 using config::CpAttention;
 using model::ActivationCheckpointing;
 
-const std::vector<std::string> kModels = {"llama_tied_llama3_rope", "qwen3", "gpt2", "gemma2"};
+const std::vector<std::string> kModels = {"llama_tied_llama3_rope", "qwen3", "gpt2", "gemma2", "phi3_longrope"};
 constexpr std::array kAttentions = {std::pair{CpAttention::Ring, "ring"}, std::pair{CpAttention::AllGather, "allgather"},
                                     std::pair{CpAttention::AllToAll, "all_to_all"}};
 
@@ -86,6 +86,15 @@ RANKS_TEST(SplitParity, ContextParallelAlone, 2, 3) {
       expect_parity(split("gemma2", 1, false, backend().world_size(), attention));
 }
 
+/// Frequencies follow a document's own length, of which a rank has a part.
+RANKS_TEST(SplitParity, RotationsOfSplitDocuments, 2) {
+  for (const bool packed : {false, true}) {
+    TrainingCase c = split("phi3_longrope", 1, false, 2);
+    c.packed = packed;
+    expect_parity(c);
+  }
+}
+
 /// 323 tokens over 2 or 4 ranks: the last has fewer.
 RANKS_TEST(SplitParity, VocabularyThatDoesNotDivide, 2, 4) {
   TrainingCase c = split("qwen3", backend().world_size(), true);
@@ -98,6 +107,19 @@ RANKS_TEST(SplitParity, FewerRowsThanRanks, 4) {
   for (TrainingCase c : splits("qwen3")) {
     c.rows = 1;
     expect_parity(c);
+  }
+}
+
+/// Two ranks hold each key/value head, and share its gradient; olmo2 normalises all heads as one vector.
+RANKS_TEST(SplitParity, RanksThatShareAKeyHead, 4) {
+  for (const char* const type : {"olmo2", "qwen3"}) {
+    for (const bool sequence_parallel : {false, true}) {
+      TrainingCase c = split(std::string("small ") + type, 4, sequence_parallel);
+      c.config = {{"model_type", type},       {"vocab_size", 61},         {"hidden_size", 32}, {"intermediate_size", 48}, {"num_hidden_layers", 2},
+                  {"num_attention_heads", 4}, {"num_key_value_heads", 2}, {"head_dim", 8},     {"pad_token_id", nullptr}, {"eos_token_id", nullptr}};
+      c.dtype = DType::F64;
+      expect_parity(c);
+    }
   }
 }
 

@@ -61,7 +61,7 @@ Tensors copies(const Tensors& tensors) {
 }
 
 model::ModelSpec spec_of(const TrainingCase& c) {
-  model::ModelSpec spec = model::read_model_spec(golden_directory(c.model));
+  model::ModelSpec spec = c.config.is_null() ? model::read_model_spec(golden_directory(c.model)) : model::model_spec_from_json(c.config, c.model);
   if (c.vocab_size > 0) spec.vocab_size = c.vocab_size;
   if (c.dropout) spec.embedding_dropout = spec.attention_dropout = spec.residual_dropout = 0.2;
   return spec;
@@ -70,7 +70,7 @@ model::ModelSpec spec_of(const TrainingCase& c) {
 parallel::CausalLM make_model(const TrainingCase& c, const parallel::DistributedSetup& setup, std::int64_t num_microbatches) {
   const model::CausalLMOptions options{
       .dtype = c.dtype, .trainable = true, .decoder = {.activation_checkpointing = c.checkpointing, .dropout_seed = 5}};
-  if (c.vocab_size > 0) return parallel::CausalLM::from_config(spec_of(c), 3, setup, options, num_microbatches);
+  if (c.vocab_size > 0 || !c.config.is_null()) return parallel::CausalLM::from_config(spec_of(c), 3, setup, options, num_microbatches);
   return parallel::CausalLM::from_pretrained(golden_directory(c.model), spec_of(c), setup, options, num_microbatches);
 }
 
@@ -78,8 +78,14 @@ parallel::CausalLM make_model(const TrainingCase& c, const parallel::Distributed
 const Trajectory& alone(const TrainingCase& c, DType dtype) {
   static std::map<std::string, Trajectory> known;
   static const std::unique_ptr<comm::Backend> self = comm::self_backend();
-  TrainingCase single{
-      .model = c.model, .layout = "alone", .dtype = dtype, .packed = c.packed, .dropout = c.dropout, .vocab_size = c.vocab_size, .rows = c.rows};
+  TrainingCase single{.model = c.model,
+                      .layout = "alone",
+                      .dtype = dtype,
+                      .packed = c.packed,
+                      .dropout = c.dropout,
+                      .vocab_size = c.vocab_size,
+                      .rows = c.rows,
+                      .config = c.config};
   if (!known.contains(single.name())) known.emplace(single.name(), run(single, *self));
   return known.at(single.name());
 }
