@@ -10,6 +10,7 @@
 #include "tessera/ops/cpu/norms.h"
 #include "tessera/ops/cpu/optimizer.h"
 #include "tessera/ops/cpu/rope.h"
+#include "tessera/ops/cpu/routed_rows.h"
 #include "tessera/ops/cpu/thin_gemm.h"
 
 #ifdef TESSERA_X86_KERNELS
@@ -74,6 +75,8 @@ TESSERA_PUBLIC(activation_backward, ActivationBackward)
 TESSERA_PUBLIC(embedding_forward, EmbeddingForward)
 TESSERA_PUBLIC(embedding_backward, EmbeddingBackward)
 TESSERA_PUBLIC(dropout_add, DropoutAdd)
+TESSERA_PUBLIC(sum_of_places, SumOfPlaces)
+TESSERA_PUBLIC(rows_to_places, RowsToPlaces)
 TESSERA_PUBLIC(decode_attention, DecodeAttention)
 TESSERA_PUBLIC_PAIRS(attention_forward, AttentionForward, bfloat16, float)
 TESSERA_PUBLIC_PAIRS(attention_backward, AttentionBackward, bfloat16, float)
