@@ -29,6 +29,7 @@ struct DecoderOptions {
 struct DecoderSeams {
   std::unique_ptr<Attention> attention = local_attention();
   std::unique_ptr<Projections> projections = local_projections();
+  std::unique_ptr<Dispatcher> dispatcher = local_dispatcher();
   std::int64_t first_head = 0;  ///< number of this rank's first query head in the whole model
   /// Where the inputs of blocks that run again wait (ActivationCheckpointing::Full); null: where they are.
   std::unique_ptr<ops::ActivationPool> activation_pool = nullptr;

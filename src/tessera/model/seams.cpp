@@ -1,6 +1,7 @@
 #include "tessera/model/seams.h"
 
 #include "tessera/ops/embedding.h"
+#include "tessera/ops/expert_order.h"
 #include "tessera/ops/linear.h"
 
 namespace tessera::model {
@@ -39,11 +40,24 @@ class LocalProjections : public Projections {
   }
 };
 
+class LocalDispatcher : public Dispatcher {
+ public:
+  ops::Variable operator()(ops::Tape& tape, const ops::Variable& tokens_ND, const Routing& routing, std::int64_t num_experts, const Experts& experts,
+                           const std::function<void()>& meanwhile) override {
+    if (meanwhile) meanwhile();
+    const ops::ExpertOrder order = ops::sort_by_expert(routing.experts_NK, num_experts);
+    const ops::Variable rows = experts(tape, ops::gather_tokens(tape, tokens_ND, order), order.rows_per_expert);
+    return ops::combine_experts(tape, rows, order, routing.weights_NK);
+  }
+};
+
 }  // namespace
 
 std::unique_ptr<Attention> local_attention() { return std::make_unique<LocalAttention>(); }
 
 std::unique_ptr<Projections> local_projections() { return std::make_unique<LocalProjections>(); }
+
+std::unique_ptr<Dispatcher> local_dispatcher() { return std::make_unique<LocalDispatcher>(); }
 
 UnitScope::UnitScope(UnitHooks* hooks, ops::Tape& tape, std::int64_t unit) : hooks_(hooks), tape_(&tape), unit_(unit) {
   if (hooks_ == nullptr) return;

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <vector>
 
 #include "tessera/model/inputs.h"
 #include "tessera/ops/attention.h"
@@ -56,6 +58,25 @@ class Projections {
                             const ops::LogitsOptions& options) = 0;
 };
 
+/// The experts of each of N tokens.
+struct Routing {
+  at::Tensor experts_NK;     ///< int64: numbers of experts in the whole layer, a token's all different; −1 where it was dropped
+  ops::Variable weights_NK;  ///< what their outputs are multiplied by; fp32 (fp64 for reference runs)
+};
+/// What the experts that live here make of tokens sorted by expert: of rows_per_expert[e] rows for local expert e, [R, D] to [R, D].
+using Experts = std::function<ops::Variable(ops::Tape& tape, const ops::Variable& rows_RD, const std::vector<std::int64_t>& rows_per_expert)>;
+
+/// Takes tokens to their experts and brings the results back: sum over k of weights_NK[n, k] · expert experts_NK[n, k] of token n, [N, D] in the
+/// tokens' dtype, added up in fp32 (fp64). A token that was dropped everywhere gives zero.
+/// Local: every expert lives here. Expert parallelism: over the ranks of ep, each of which has its own tokens.
+class Dispatcher {
+ public:
+  virtual ~Dispatcher() = default;
+  /// `num_experts`: of the whole layer. `meanwhile` (may be empty) is called once, before `experts`: work that can be done while tokens travel.
+  virtual ops::Variable operator()(ops::Tape& tape, const ops::Variable& tokens_ND, const Routing& routing, std::int64_t num_experts,
+                                   const Experts& experts, const std::function<void()>& meanwhile) = 0;
+};
+
 /// Called around every unit (0: the embedding; 1 … L: blocks; L + 1: final norm and head, with the loss), so that a data-parallel engine can gather
 /// weights before they are used, free them after, and reduce gradients when they are complete. In a forward pass the units come in ascending order;
 /// where it is recorded, each unit's backward follows later, in the opposite order, and a block that runs again does so between its two calls.
@@ -89,5 +110,7 @@ class UnitScope {
 std::unique_ptr<Attention> local_attention();
 /// Whole weights.
 std::unique_ptr<Projections> local_projections();
+/// All experts.
+std::unique_ptr<Dispatcher> local_dispatcher();
 
 }  // namespace tessera::model
