@@ -80,19 +80,28 @@ std::vector<at::Tensor> parts_of(const at::Tensor& flat, std::span<const std::in
   return flat.split_with_sizes(at::IntArrayRef(counts.data(), counts.size()));
 }
 
+/// The groups of c10d behind one communicator. c10d runs the messages between two ranks in the order in which they were started, and a large send
+/// ends only when its receive has begun: two ranks that each send and then receive would wait for each other. So messages to higher and to lower
+/// ranks have a group each, in which no circle of ranks can form. NCCL makes a group's connections when it is first used.
+struct Groups {
+  GroupPtr collectives, upward, downward;
+};
+
 class NcclCommunicator : public Communicator {
  public:
-  NcclCommunicator(GroupPtr group, c10::Device device, std::vector<std::int64_t> members, std::string name)
-      : group_(std::move(group)), device_(device), members_(std::move(members)), name_(std::move(name)) {}
+  NcclCommunicator(Groups groups, c10::Device device, std::vector<std::int64_t> members, std::string name)
+      : groups_(std::move(groups)), device_(device), members_(std::move(members)), name_(std::move(name)) {}
   ~NcclCommunicator() override {
-    try {
-      group_->shutdown();
-    } catch (const std::exception&) {
-      // Ranks that are gone have been reported by the operation that missed them.
+    for (const GroupPtr& group : {groups_.collectives, groups_.upward, groups_.downward}) {
+      try {
+        group->shutdown();
+      } catch (const std::exception&) {
+        // Ranks that are gone have been reported by the operation that missed them.
+      }
     }
   }
-  int rank() const override { return group_->getRank(); }
-  int size() const override { return group_->getSize(); }
+  int rank() const override { return groups_.collectives->getRank(); }
+  int size() const override { return groups_.collectives->getSize(); }
   const std::string& name() const override { return name_; }
   const std::vector<std::int64_t>& members() const override { return members_; }
 
@@ -101,7 +110,7 @@ class NcclCommunicator : public Communicator {
     std::vector<at::Tensor> travelling{on_device(tensor, wire.value_or(tensor.scalar_type()))};
     c10d::AllreduceOptions options;
     options.reduceOp = to_c10d(operation);
-    return start("all_reduce", group_->allreduce(travelling, options), {travelling[0], tensor}, {});
+    return start("all_reduce", groups_.collectives->allreduce(travelling, options), {travelling[0], tensor}, {});
   }
 
   Work reduce_scatter(const at::Tensor& input, std::span<const std::int64_t> counts, const at::Tensor& output,
@@ -110,10 +119,10 @@ class NcclCommunicator : public Communicator {
     const at::ScalarType type = wire.value_or(input.scalar_type());
     at::Tensor travelling = on_device(input, type);
     at::Tensor sum = landing(output, type);
-    if (all_equal(counts)) return start("reduce_scatter", group_->_reduce_scatter_base(sum, travelling), {sum, output}, {travelling});
+    if (all_equal(counts)) return start("reduce_scatter", groups_.collectives->_reduce_scatter_base(sum, travelling), {sum, output}, {travelling});
     std::vector<at::Tensor> sums{sum};
     std::vector<std::vector<at::Tensor>> parts{parts_of(travelling, counts)};
-    return start("reduce_scatter", group_->reduce_scatter(sums, parts), {sum, output}, {travelling});
+    return start("reduce_scatter", groups_.collectives->reduce_scatter(sums, parts), {sum, output}, {travelling});
   }
 
   Work all_gather(const at::Tensor& input, std::span<const std::int64_t> counts, const at::Tensor& output) override {
@@ -122,11 +131,11 @@ class NcclCommunicator : public Communicator {
     at::Tensor all = landing(output, output.scalar_type());
     if (all_equal(counts)) {
       at::Tensor own_bytes = bytes_of(own), all_bytes = bytes_of(all);
-      return start("all_gather", group_->_allgather_base(all_bytes, own_bytes), {all, output}, {own});
+      return start("all_gather", groups_.collectives->_allgather_base(all_bytes, own_bytes), {all, output}, {own});
     }
     std::vector<std::vector<at::Tensor>> parts{bytes_of(parts_of(all, counts))};
     std::vector<at::Tensor> inputs{bytes_of(own)};
-    return start("all_gather", group_->allgather(parts, inputs), {all, output}, {own});
+    return start("all_gather", groups_.collectives->allgather(parts, inputs), {all, output}, {own});
   }
 
   Work broadcast(const at::Tensor& tensor, int root) override {
@@ -135,7 +144,7 @@ class NcclCommunicator : public Communicator {
     std::vector<at::Tensor> list{bytes_of(travelling)};
     c10d::BroadcastOptions options;
     options.rootRank = root;
-    return start("broadcast", group_->broadcast(list, options), {travelling, tensor}, {});
+    return start("broadcast", groups_.collectives->broadcast(list, options), {travelling, tensor}, {});
   }
 
   Work all_to_all(const at::Tensor& input, std::span<const std::int64_t> input_counts, const at::Tensor& output,
@@ -150,21 +159,21 @@ class NcclCommunicator : public Communicator {
     };
     at::Tensor outgoing_bytes = bytes_of(outgoing), incoming_bytes = bytes_of(incoming);
     std::vector<std::int64_t> sent = in_bytes(input_counts), received = in_bytes(output_counts);
-    return start("all_to_all", group_->alltoall_base(incoming_bytes, outgoing_bytes, received, sent), {incoming, output}, {outgoing});
+    return start("all_to_all", groups_.collectives->alltoall_base(incoming_bytes, outgoing_bytes, received, sent), {incoming, output}, {outgoing});
   }
 
   Work send(const at::Tensor& tensor, int to) override {
     check_message(*this, tensor, to);
     const at::Tensor travelling = on_device(tensor, tensor.scalar_type());
     std::vector<at::Tensor> list{bytes_of(travelling)};
-    return start("send", group_->send(list, to, 0), {}, {travelling});
+    return start("send", messages(rank(), to).send(list, to, 0), {}, {travelling});
   }
 
   Work receive(const at::Tensor& tensor, int from) override {
     check_message(*this, tensor, from);
     const at::Tensor travelling = landing(tensor, tensor.scalar_type());
     std::vector<at::Tensor> list{bytes_of(travelling)};
-    return start("receive", group_->recv(list, from, 0), {travelling, tensor}, {});
+    return start("receive", messages(from, rank()).recv(list, from, 0), {travelling, tensor}, {});
   }
 
   void barrier() override { sum_of_nothing().wait(); }
@@ -196,7 +205,9 @@ class NcclCommunicator : public Communicator {
     return Work(std::make_shared<NcclOperation>(std::move(work), std::move(what), std::move(delivery), std::move(kept)));
   }
 
-  GroupPtr group_;
+  c10d::ProcessGroupNCCL& messages(int from, int to) const { return from < to ? *groups_.upward : *groups_.downward; }
+
+  Groups groups_;
   c10::Device device_;
   std::vector<std::int64_t> members_;
   std::string name_;
@@ -246,25 +257,30 @@ class NcclBackend : public Backend {
     const auto own = std::ranges::find(members, rank());
     TESSERA_ASSERT(own != members.end(), "a rank makes only communicators that it is in");
     // Its members make the same groups in the same order, so they agree on this without talking.
-    const std::string prefix = fmt::format("{}#{}", fmt::join(members, ","), num_groups_[members]++);
-    const auto options = c10d::ProcessGroupNCCL::Options::create();
-    options->timeout = timeout_;
-    options->group_name = prefix;
-    options->global_ranks_in_group.assign(members.begin(), members.end());
-    auto group = c10::make_intrusive<c10d::ProcessGroupNCCL>(c10::make_intrusive<c10d::PrefixStore>(prefix, store_),
-                                                             static_cast<int>(own - members.begin()), static_cast<int>(members.size()), options);
-    return std::make_unique<NcclCommunicator>(std::move(group), device_, members, name);
+    const std::string prefix = fmt::format("{}#{}", fmt::join(members, ","), num_communicators_[members]++);
+    const int own_number = static_cast<int>(own - members.begin());
+    Groups groups{group(prefix, own_number, members), group(prefix + " up", own_number, members), group(prefix + " down", own_number, members)};
+    return std::make_unique<NcclCommunicator>(std::move(groups), device_, members, name);
   }
 
   void abort(int status) override { std::_Exit(status); }
 
  private:
+  GroupPtr group(const std::string& prefix, int own_number, const std::vector<std::int64_t>& members) {
+    const auto options = c10d::ProcessGroupNCCL::Options::create();
+    options->timeout = timeout_;
+    options->group_name = prefix;
+    options->global_ranks_in_group.assign(members.begin(), members.end());
+    return c10::make_intrusive<c10d::ProcessGroupNCCL>(c10::make_intrusive<c10d::PrefixStore>(prefix, store_), own_number,
+                                                       static_cast<int>(members.size()), options);
+  }
+
   launch::RankEnvironment place_;
   c10::Device device_;
   std::chrono::milliseconds timeout_;
   int exceptions_at_start_;
   StorePtr store_;
-  std::map<std::vector<std::int64_t>, int> num_groups_;  ///< made over these members
+  std::map<std::vector<std::int64_t>, int> num_communicators_;  ///< made over these members
 };
 
 }  // namespace
