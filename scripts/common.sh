@@ -70,6 +70,9 @@ find_compiler() {
   return 1
 }
 
+# c_compiler_of CXX: prints the C compiler of the same name and version, which MPI's package asks for: gcc-12 beside g++-12.
+c_compiler_of() { sed -E 's/clang\+\+([^/]*)$/clang\1/; s/g\+\+([^/]*)$/gcc\1/; s/c\+\+([^/]*)$/cc\1/' <<<"$1"; }
+
 # Prints a CMake of at least 3.25: the system's or the virtual environment's.
 find_cmake() {
   local candidate version
@@ -103,7 +106,7 @@ configure() {
   if [[ -f "$build/build.ninja" && -f "$build/.configured" && "$(<"$build/.configured")" == "$wanted" ]]; then return; fi
   mkdir -p "$build"
   step "configuring $(realpath --relative-to="$ROOT" "$build")" "$(find_cmake)" -G Ninja -S "$ROOT" -B "$build" -DCMAKE_CXX_COMPILER="$compiler" \
-    -DTESSERA_TORCH="${TESSERA_TORCH:-}" -DCMAKE_BUILD_TYPE=Release "$@"
+    -DCMAKE_C_COMPILER="$(c_compiler_of "$compiler")" -DTESSERA_TORCH="${TESSERA_TORCH:-}" -DCMAKE_BUILD_TYPE=Release "$@"
   printf '%s' "$wanted" >"$build/.configured"
 }
 
