@@ -105,6 +105,8 @@ configure() {
   local wanted="$compiler ${TESSERA_TORCH:-} $*"
   if [[ -f "$build/build.ninja" && -f "$build/.configured" && "$(<"$build/.configured")" == "$wanted" ]]; then return; fi
   mkdir -p "$build"
+  # What a first attempt that failed has found out about the compilers is not trusted by the next.
+  [[ -f "$build/build.ninja" ]] || rm -rf "$build/CMakeCache.txt" "$build/CMakeFiles"
   step "configuring $(realpath --relative-to="$ROOT" "$build")" "$(find_cmake)" -G Ninja -S "$ROOT" -B "$build" -DCMAKE_CXX_COMPILER="$compiler" \
     -DCMAKE_C_COMPILER="$(c_compiler_of "$compiler")" -DTESSERA_TORCH="${TESSERA_TORCH:-}" -DCMAKE_BUILD_TYPE=Release "$@"
   printf '%s' "$wanted" >"$build/.configured"
