@@ -156,6 +156,26 @@ TEST(Loader, WorksAheadOnlyAsFarAsAsked) {
   EXPECT_LE(dataset->calls, 16);
 }
 
+TEST(Loader, MemoryOfSpentBatchesIsUsedAgainWithNothingLeftInIt) {
+  Loader loader(counting(40), {.global_batch_size = 8, .local_batch_size = 4, .num_workers = 2, .steps_ahead = 2});
+  std::set<const std::int64_t*> memory;
+  for (int step = 0; step < 50; ++step) {
+    for (const Batch& batch : loader.next().microbatches) {
+      memory.insert(batch.input_ids.data());
+      EXPECT_EQ(batch.rows, 4);
+      for (const auto* matrix : {&batch.input_ids, &batch.labels, &batch.position_ids}) EXPECT_EQ(std::ssize(*matrix), batch.rows * batch.length);
+      for (std::size_t row = 0; row < 4; ++row) {
+        const auto length = static_cast<std::size_t>(batch.length), real = static_cast<std::size_t>(batch.lengths[row]);
+        EXPECT_EQ(batch.input_ids[row * length], batch.numbers[row] % 40);
+        if (real < length) {
+          EXPECT_EQ(batch.labels[row * length + real], ignored_label);
+        }
+      }
+    }
+  }
+  EXPECT_LT(memory.size(), 40U);  // of 100 batches; a row that grows longer moves
+}
+
 TEST(Loader, ErrorsOfWorkersComeOutOfNext) {
   Loader loader(counting(20, 9), {.global_batch_size = 4, .shuffle = false, .num_workers = 3});
   loader.next();

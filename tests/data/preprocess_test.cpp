@@ -37,8 +37,8 @@ TEST_F(PreprocessTest, DocumentsKeepTheirOrderAndText) {
     ASSERT_EQ(written.num_sequences(), 301);  // an empty document has no tokens, and no end
     EXPECT_EQ(written.num_tokens(), result.num_tokens);
     EXPECT_EQ(written.type(), formats::MegatronType::U16);
-    std::vector<std::int64_t> tokens(static_cast<std::size_t>(written.length(299)));
-    written.read(299, 0, tokens);
+    std::vector<std::int64_t> tokens;
+    written.append(299, 0, written.length(299), tokens);
     EXPECT_EQ(tokens.back(), 1);
     tokens.pop_back();
     EXPECT_EQ(tokenizer_.decode(std::vector<TokenId>(tokens.begin(), tokens.end()), false), "the keeper of number 299");
@@ -78,8 +78,8 @@ TEST_F(PreprocessTest, IsByteForByteWhatMegatronWrites) {
   const formats::MegatronFile file(published);
   std::string lines;
   for (std::int64_t document = 0; document < file.num_sequences(); ++document) {
-    std::vector<std::int64_t> tokens(static_cast<std::size_t>(file.length(document)));
-    file.read(document, 0, tokens);
+    std::vector<std::int64_t> tokens;
+    file.append(document, 0, file.length(document), tokens);
     ASSERT_EQ(tokens.back(), *parsed.special_tokens.eos);
     tokens.pop_back();
     lines += Json{{"text", tokenizer.decode(std::vector<TokenId>(tokens.begin(), tokens.end()), false)}}.dump() + "\n";

@@ -38,14 +38,13 @@ TEST_F(MegatronFileTest, ReadsWhatItWrote) {
     ASSERT_EQ(file.num_sequences(), 2);
     EXPECT_EQ(file.num_documents(), 3);
     EXPECT_EQ(file.num_tokens(), 4);
-    std::vector<std::int64_t> tokens(3);
-    file.read(0, 0, tokens);
+    std::vector<std::int64_t> tokens;
+    file.append(0, 0, 3, tokens);
     EXPECT_THAT(tokens, ElementsAre(1, 2, 40000));
-    tokens.resize(1);
-    file.read(0, 2, tokens);
-    EXPECT_THAT(tokens, ElementsAre(40000));
-    file.read(1, 0, tokens);
-    EXPECT_THAT(tokens, ElementsAre(7));
+    file.append(0, 2, 3, tokens);
+    file.append(1, 0, 1, tokens);
+    file.append(1, 1, 1, tokens);
+    EXPECT_THAT(tokens, ElementsAre(1, 2, 40000, 40000, 7));
   }
 }
 
@@ -57,8 +56,8 @@ TEST_F(MegatronFileTest, WritesMegatronsBytes) {
     MegatronWriter writer(*operations, directory_ / name, file.type());
     const std::string index = read_file(test::test_data("data/megatron") / (std::string(name) + ".idx"));
     for (std::int64_t sequence = 0; sequence < file.num_sequences(); ++sequence) {
-      std::vector<std::int64_t> tokens(static_cast<std::size_t>(file.length(sequence)));
-      file.read(sequence, 0, tokens);
+      std::vector<std::int64_t> tokens;
+      file.append(sequence, 0, file.length(sequence), tokens);
       if (sequence == 60) {  // where the generator put two empty documents
         writer.add_document({});
         writer.add_document({});
@@ -77,8 +76,8 @@ TEST_F(MegatronFileTest, ReadsAPublishedFile) {
   const MegatronFile file(path);
   EXPECT_EQ(file.num_documents(), 1000);
   EXPECT_EQ(file.type(), MegatronType::U16);
-  std::vector<std::int64_t> tokens(static_cast<std::size_t>(file.length(999)));
-  file.read(999, 0, tokens);
+  std::vector<std::int64_t> tokens;
+  file.append(999, 0, file.length(999), tokens);
   EXPECT_EQ(file.num_tokens() * 2, std::filesystem::file_size(path.parent_path() / "meg-gpt2-openwebtext_text_document.bin"));
 }
 
@@ -104,8 +103,7 @@ TEST_F(MegatronFileTest, RefusesWhatDoesNotFitTogether) {
 TEST_F(MegatronFileTest, AFileThatShrinksIsAnErrorNotACrash) {
   const MegatronFile file(write(MegatronType::I32));
   std::filesystem::resize_file(directory_ / "x.bin", 0);
-  std::vector<std::int64_t> token(1);
-  EXPECT_THAT(error_of([&] { file.read(1, 0, token); }), HasSubstr("x.bin: the file has become shorter while it is in use"));
+  EXPECT_THAT(error_of([&] { file.refuse_shortened(); }), HasSubstr("x.bin: the file has become shorter while it is in use"));
 }
 
 TEST(MegatronType, TwoBytesWhereTheyDo) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "tessera/core/error.h"
 
@@ -33,26 +34,27 @@ void check_sample(const Sample& sample) {
                  "document starts ascend from 0 inside the sample");
 }
 
-/// [length]: counts from 0 in each document; 0 in the padding, which may reach beyond the model's context.
-void append_position_ids(const Sample& sample, std::int64_t length, std::vector<std::int64_t>& position_ids) {
-  const auto row = static_cast<std::ptrdiff_t>(position_ids.size());
-  position_ids.resize(position_ids.size() + static_cast<std::size_t>(length), 0);
-  const auto count_up = [&](std::int64_t begin, std::int64_t end) {
-    std::iota(position_ids.begin() + row + begin, position_ids.begin() + row + end, std::int64_t{0});
-  };
+/// Values, then padding, over one row.
+void fill_row(const std::vector<std::int64_t>& values, std::int64_t padding, std::span<std::int64_t> row) {
+  const auto rest = std::copy(values.begin(), values.end(), row.begin());
+  std::fill(rest, row.end(), padding);
+}
+
+/// Counts from 0 in each document; 0 in the padding, which may reach beyond the model's context.
+void fill_position_ids(const Sample& sample, std::span<std::int64_t> row) {
+  const auto count_up = [&](std::int64_t begin, std::int64_t end) { std::iota(row.begin() + begin, row.begin() + end, std::int64_t{0}); };
   const auto& starts = sample.document_starts;
   if (starts.empty()) count_up(0, length_of(sample));
   for (std::size_t document = 0; document < starts.size(); ++document)
     count_up(starts[document], document + 1 < starts.size() ? starts[document + 1] : length_of(sample));
+  std::fill(row.begin() + length_of(sample), row.end(), std::int64_t{0});
 }
 
 void append_row(const Sample& sample, const CollateOptions& options, Batch& batch) {
-  const auto end = static_cast<std::size_t>(++batch.rows * batch.length);
-  batch.input_ids.insert(batch.input_ids.end(), sample.input_ids.begin(), sample.input_ids.end());
-  batch.input_ids.resize(end, options.pad_id);
-  batch.labels.insert(batch.labels.end(), sample.labels.begin(), sample.labels.end());
-  batch.labels.resize(end, ignored_label);
-  append_position_ids(sample, batch.length, batch.position_ids);
+  const auto begin = static_cast<std::size_t>(batch.rows++ * batch.length), length = static_cast<std::size_t>(batch.length);
+  fill_row(sample.input_ids, options.pad_id, std::span(batch.input_ids).subspan(begin, length));
+  fill_row(sample.labels, ignored_label, std::span(batch.labels).subspan(begin, length));
+  fill_position_ids(sample, std::span(batch.position_ids).subspan(begin, length));
   batch.lengths.push_back(length_of(sample));
   batch.numbers.push_back(sample.number);
 }
@@ -67,12 +69,15 @@ std::vector<std::vector<std::int64_t>> document_starts_of(std::span<const Sample
 
 }  // namespace
 
-Batch collate(std::span<const Sample> samples, const CollateOptions& options) {
+Batch collate(std::span<const Sample> samples, const CollateOptions& options, Batch spent) {
   TESSERA_ASSERT(!samples.empty() && options.pad_multiple >= 1, "a batch has rows and a padding multiple");
-  Batch batch;
+  Batch batch = std::move(spent);
+  batch.rows = 0;
   batch.length = batch_length(samples, options);
+  // What the spent batch left in the matrices is written over, every cell.
   const auto cells = samples.size() * static_cast<std::size_t>(batch.length);
-  for (auto* matrix : {&batch.input_ids, &batch.labels, &batch.position_ids}) matrix->reserve(cells);
+  for (auto* matrix : {&batch.input_ids, &batch.labels, &batch.position_ids}) matrix->resize(cells);
+  for (auto* column : {&batch.lengths, &batch.numbers}) column->clear();
   for (const Sample& sample : samples) {
     check_sample(sample);
     append_row(sample, options, batch);

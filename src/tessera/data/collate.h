@@ -16,8 +16,9 @@ struct CollateOptions {
   std::int64_t fixed_length = 0;
 };
 
-/// Pads on the right to the longest sample (then to the multiple or the fixed length). At least one sample.
-Batch collate(std::span<const Sample> samples, const CollateOptions& options);
+/// Pads on the right to the longest sample (then to the multiple or the fixed length). At least one sample. The result takes over the memory of
+/// `spent`, a batch no longer needed.
+Batch collate(std::span<const Sample> samples, const CollateOptions& options, Batch spent = {});
 /// A batch of one row that teaches nothing: one pad token, every label ignored, number `filler_number`.
 Batch filler_batch(const CollateOptions& options);
 

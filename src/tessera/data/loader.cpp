@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <deque>
 #include <exception>
+#include <iterator>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -24,7 +25,8 @@ StepShape shape_of(const Dataset& dataset, const LoaderOptions& options) {
           .drop_last = options.drop_last};
 }
 
-Batch make_microbatch(const Dataset& dataset, const LoaderOptions& options, const SampleOrder& order, std::int64_t epoch, PositionRange positions) {
+Batch make_microbatch(const Dataset& dataset, const LoaderOptions& options, const SampleOrder& order, std::int64_t epoch, PositionRange positions,
+                      Batch spent) {
   if (positions.begin == positions.end) return filler_batch(options.collate);
   std::vector<Sample> samples;
   samples.reserve(static_cast<std::size_t>(positions.end - positions.begin));
@@ -33,12 +35,13 @@ Batch make_microbatch(const Dataset& dataset, const LoaderOptions& options, cons
     samples.push_back(dataset.sample(index));
     samples.back().number = epoch * dataset.size() + index;
   }
-  return collate(samples, options.collate);
+  return collate(samples, options.collate, std::move(spent));
 }
 
 }  // namespace
 
-/// Steps planned ahead, their microbatches made by worker threads in any order and handed out in the planned one.
+/// Steps planned ahead, their microbatches made by worker threads in any order and handed out in the planned one. Batches that were handed out lend
+/// their memory to later ones: at the rate of a pre-training file, fresh pages would cost more than filling them.
 class Loader::Pipeline {
  public:
   Pipeline(std::shared_ptr<const Dataset> dataset, const LoaderOptions& options, std::shared_ptr<const LengthGroups> groups, DataPosition start)
@@ -52,19 +55,22 @@ class Loader::Pipeline {
     for (std::jthread& thread : threads_) thread.request_stop();
   }
 
-  /// The step's batches and where the following step begins.
-  std::pair<StepBatches, DataPosition> take() {
+  /// The next step's batches, valid until asked again. `after` becomes where the following step begins.
+  const StepBatches& take(DataPosition& after) {
     std::unique_lock lock(mutex_);
+    std::ranges::move(taken_.microbatches, std::back_inserter(spent_));
+    taken_.microbatches.clear();
     Step& step = steps_.front();
     made_.wait(lock, [&] { return step.num_made == step.plan.num_microbatches; });
     // A step that failed stays in front: asking again reports the same error.
     if (step.error) std::rethrow_exception(step.error);
-    std::pair<StepBatches, DataPosition> taken{{std::move(step.batches), step.plan.epoch, step.plan.count, step.plan.ends_epoch}, step.plan.after};
+    taken_ = {std::move(step.batches), step.plan.epoch, step.plan.count, step.plan.ends_epoch};
+    after = step.plan.after;
     steps_.pop_front();
     --first_unassigned_;
     plan_one_more();
     wanted_.notify_all();
-    return taken;
+    return taken_;
   }
 
  private:
@@ -94,27 +100,28 @@ class Loader::Pipeline {
       Step& step = steps_[first_unassigned_];
       const std::int64_t microbatch = step.num_assigned++;
       if (step.num_assigned == step.plan.num_microbatches) ++first_unassigned_;
-      lock.unlock();
-      make(step, microbatch);
-      lock.lock();
-      made_.notify_all();
+      make(step, microbatch, lock);
+      if (++step.num_made == step.plan.num_microbatches) made_.notify_all();
     }
   }
 
-  void make(Step& step, std::int64_t microbatch) {
+  /// Lets others have the lock while it works.
+  void make(Step& step, std::int64_t microbatch, std::unique_lock<std::mutex>& lock) {
+    Batch& batch = step.batches[static_cast<std::size_t>(microbatch)];
+    if (!spent_.empty()) {
+      batch = std::move(spent_.back());
+      spent_.pop_back();
+    }
+    lock.unlock();
     try {
-      Batch batch =
-          make_microbatch(*dataset_, options_, step.order, step.plan.epoch, microbatch_positions(shape_, step.plan, options_.dp_rank, microbatch));
-      const std::lock_guard lock(mutex_);
-      step.batches[static_cast<std::size_t>(microbatch)] = std::move(batch);
-      ++step.num_made;
+      batch = make_microbatch(*dataset_, options_, step.order, step.plan.epoch, microbatch_positions(shape_, step.plan, options_.dp_rank, microbatch),
+                              std::move(batch));
+      lock.lock();
     } catch (...) {
-      const std::lock_guard lock(mutex_);
-      if (!step.error || microbatch < step.error_microbatch) {
-        step.error = std::current_exception();
-        step.error_microbatch = microbatch;
-      }
-      ++step.num_made;
+      lock.lock();
+      if (step.error && microbatch > step.error_microbatch) return;
+      step.error = std::current_exception();
+      step.error_microbatch = microbatch;
     }
   }
 
@@ -125,6 +132,8 @@ class Loader::Pipeline {
   std::mutex mutex_;
   std::condition_variable_any wanted_;
   std::condition_variable made_;
+  StepBatches taken_;                  ///< what `take` handed out last
+  std::vector<Batch> spent_;           ///< of earlier steps; their memory is used again
   DataPosition next_position_;         ///< of the first step not yet planned
   std::deque<Step> steps_;             ///< the front is what `take` hands out next
   std::size_t first_unassigned_ = 0;   ///< index in `steps_` of the first with a microbatch nobody works on
@@ -143,11 +152,9 @@ Loader::Loader(std::shared_ptr<const Dataset> dataset, LoaderOptions options, Da
 
 Loader::~Loader() = default;
 
-StepBatches Loader::next() {
+const StepBatches& Loader::next() {
   if (!pipeline_) pipeline_ = std::make_unique<Pipeline>(dataset_, options_, groups_, position_);
-  auto [batches, after] = pipeline_->take();
-  position_ = after;
-  return std::move(batches);
+  return pipeline_->take(position_);
 }
 
 DataPosition Loader::position() const { return position_; }

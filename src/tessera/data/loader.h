@@ -48,7 +48,8 @@ class Loader {
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  StepBatches next();
+  /// Valid until the next call, which makes new batches in the memory of these.
+  const StepBatches& next();
   /// Where the next call of `next` begins: what a checkpoint keeps.
   DataPosition position() const;
   /// Continues from there, whatever the data-parallel size of the run that saved it. `restore({})` begins again (validation).

@@ -7,7 +7,6 @@
 #include <limits>
 
 #include "tessera/core/error.h"
-#include "tessera/core/shortened.h"
 #include "tessera/formats/byte_reader.h"
 
 namespace tessera::formats {
@@ -117,8 +116,9 @@ std::filesystem::path without_ending(std::filesystem::path path) {
 std::filesystem::path with_ending(std::filesystem::path prefix, const char* ending) { return prefix += ending; }
 
 template <class Stored>
-void widen(const std::byte* from, std::span<std::int64_t> out) {
-  for (std::size_t t = 0; t < out.size(); ++t) out[t] = static_cast<std::int64_t>(at<Stored>(from, static_cast<std::int64_t>(t)));
+void append_widened(const std::byte* from, std::int64_t count, std::vector<std::int64_t>& tokens) {
+  const auto* const stored = reinterpret_cast<const Stored*>(from);  // aligned: offsets in the file are checked to be
+  tokens.insert(tokens.end(), stored, stored + count);
 }
 
 void append_token(std::vector<std::byte>& buffer, std::int32_t token, MegatronType type) {
@@ -156,23 +156,22 @@ std::int64_t MegatronFile::num_tokens() const {
   return tokens;
 }
 
-void MegatronFile::read(std::int64_t sequence, std::int64_t begin, std::span<std::int64_t> out) const {
-  TESSERA_ASSERT(begin >= 0 && begin + std::ssize(out) <= length(sequence), "the sequence has these tokens");
-  refuse_shortened(tokens_);
+void MegatronFile::append(std::int64_t sequence, std::int64_t begin, std::int64_t end, std::vector<std::int64_t>& tokens) const {
+  TESSERA_ASSERT(begin >= 0 && begin <= end && end <= length(sequence), "the sequence has these tokens");
   const std::byte* const from = tokens_.bytes().data() + at<std::int64_t>(offsets_, sequence) + begin * static_cast<std::int64_t>(bytes_of(type_));
   switch (type_) {
     case MegatronType::U8:
-      return widen<std::uint8_t>(from, out);
+      return append_widened<std::uint8_t>(from, end - begin, tokens);
     case MegatronType::I8:
-      return widen<std::int8_t>(from, out);
+      return append_widened<std::int8_t>(from, end - begin, tokens);
     case MegatronType::I16:
-      return widen<std::int16_t>(from, out);
+      return append_widened<std::int16_t>(from, end - begin, tokens);
     case MegatronType::U16:
-      return widen<std::uint16_t>(from, out);
+      return append_widened<std::uint16_t>(from, end - begin, tokens);
     case MegatronType::I32:
-      return widen<std::int32_t>(from, out);
+      return append_widened<std::int32_t>(from, end - begin, tokens);
     case MegatronType::I64:
-      return widen<std::int64_t>(from, out);
+      return append_widened<std::int64_t>(from, end - begin, tokens);
     case MegatronType::F32:
     case MegatronType::F64:
       break;

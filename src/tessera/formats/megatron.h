@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tessera/core/file.h"
+#include "tessera/core/shortened.h"
 
 namespace tessera::formats {
 
@@ -29,8 +30,10 @@ class MegatronFile {
   std::int32_t length(std::int64_t sequence) const;
   std::int64_t num_tokens() const;
   MegatronType type() const { return type_; }
-  /// Tokens [begin, begin + out.size()) of a sequence, which has them. UserError when the .bin has become shorter since it was opened.
-  void read(std::int64_t sequence, std::int64_t begin, std::span<std::int64_t> out) const;
+  /// Appends tokens [begin, end) of a sequence, which has them. Reads mapped memory: ask `refuse_shortened` first.
+  void append(std::int64_t sequence, std::int64_t begin, std::int64_t end, std::vector<std::int64_t>& tokens) const;
+  /// UserError when the .bin has become shorter since it was opened. A system call: once for each sample, not for each of its sequences.
+  void refuse_shortened() const { tessera::refuse_shortened(tokens_); }
   const std::filesystem::path& prefix() const { return prefix_; }
 
  private:

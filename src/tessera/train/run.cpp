@@ -118,7 +118,7 @@ class Run {
     summary_.total_steps = objects_.total_steps;
     summary_.seconds_to_first_step = seconds_since(start_);
     for (bool stop = interrupted(); metrics_.step < objects_.total_steps && !stop;) {
-      const data::StepBatches batches = objects_.loader->next();
+      const data::StepBatches& batches = objects_.loader->next();
       step(batches, reporter);
       const bool last = metrics_.step == objects_.total_steps;
       if (validation_due(batches.ends_epoch, last)) run_validation(reporter);

@@ -179,20 +179,19 @@ Sample MegatronDataset::part_sample(const Part& part, std::int64_t index) const 
   const MegatronSampling& sampling = part.sampling;
   const auto at = static_cast<std::size_t>(2 * sampling.shuffle[static_cast<std::size_t>(index)]);
   const std::int64_t first = sampling.samples[at], last = sampling.samples[at + 2];
-  std::vector<std::int64_t> tokens(static_cast<std::size_t>(options_.seq_length + 1));
-  std::size_t filled = 0;
+  Sample sample;
+  std::vector<std::int64_t>& tokens = sample.input_ids;
+  tokens.reserve(static_cast<std::size_t>(options_.seq_length + 1));
+  part.file.refuse_shortened();
   for (std::int64_t entry = first; entry <= last; ++entry) {
     const std::int64_t document = sampling.documents[static_cast<std::size_t>(entry)];
     const std::int64_t begin = entry == first ? sampling.samples[at + 1] : 0;
     const std::int64_t end = entry == last ? sampling.samples[at + 3] + 1 : part.file.length(document);
-    part.file.read(document, begin, std::span(tokens).subspan(filled, static_cast<std::size_t>(end - begin)));
-    filled += static_cast<std::size_t>(end - begin);
+    part.file.append(document, begin, end, tokens);
   }
   if (options_.vocab_size > 0) check_vocabulary(tokens, options_.vocab_size, part.file.prefix().string());
-  Sample sample;
   sample.labels.assign(tokens.begin() + 1, tokens.end());
   tokens.pop_back();
-  sample.input_ids = std::move(tokens);
   return sample;
 }
 
