@@ -24,6 +24,9 @@ TEST_P(TokenizerGolden, EqualsTokenizers) {
     EXPECT_EQ(tokenizer.encode(text, false), ids) << i << ": " << text;
     EXPECT_EQ(tokenizer.encode(text, true), golden["ids_special"][GetParam()][i].get<std::vector<TokenId>>()) << i << ": " << text;
     EXPECT_EQ(tokenizer.decode(ids, false), golden["decoded"][GetParam()][i].get<std::string>()) << i << ": " << text;
+    const PrefixedEncoding both = tokenizer.encode_with_prefix(text, text.size() / 2, true);
+    EXPECT_EQ(both.ids, tokenizer.encode(text, true)) << i << ": " << text;
+    EXPECT_EQ(both.prefix_size, tokenizer.encode(text.substr(0, text.size() / 2), false).size()) << i << ": " << text;
     IncrementalDecoder decoder(tokenizer, false);
     std::string joined;
     for (const TokenId id : ids) joined += decoder.push(id);

@@ -45,6 +45,17 @@ TEST(Oniguruma, WhatHasNoEquivalentIsRefused) {
   EXPECT_THAT(test::error_of([] { matches("[a", ""); }), testing::HasSubstr("not closed"));
 }
 
+TEST(Regex, SettledMatchesDoNotDependOnWhatFollows) {
+  const Regex pattern(translate_oniguruma(R"( ?\p{L}+|\s+(?!\S)|\s+)", "test"), "test");
+  std::vector<std::string> settled;
+  const std::string_view text = "one two   three";
+  const std::size_t start =
+      pattern.for_each_settled_match(text, [&](auto begin, auto end) { settled.emplace_back(text.substr(begin, end - begin)); });
+  EXPECT_THAT(settled, ElementsAre("one", " two", "  ")) << "the last word may grow";
+  EXPECT_EQ(start, 9U);
+  EXPECT_EQ(pattern.for_each_settled_match("one  ", [](auto, auto) {}), 3U) << "white space may be followed by anything";
+}
+
 TEST(Regex, EmptyMatchesAdvanceByWholeCharacters) { EXPECT_THAT(matches("x*", "é"), ElementsAre("", "")); }
 
 }  // namespace

@@ -58,6 +58,21 @@ class TokenizerFixture : public testing::TestWithParam<const char*> {
 
 TEST_P(TokenizerFixture, EqualsTokenizers) { expect_fixture(load(), GetParam()); }
 
+/// Every text cut at every byte: what is shared must not show.
+TEST_P(TokenizerFixture, AnEncodingWithItsPrefixIsTwoEncodings) {
+  const Tokenizer tokenizer = load();
+  std::vector<std::string> texts = {"it's 12345  here,\n\n  we'll see \t\n x", "a \u00e9 e\u0301\u0323 \u65e5\u672c", "<s>x </s>  y"};
+  for (const Json& text : expected()["texts"]) texts.push_back(text.get<std::string>());
+  for (const std::string& text : texts) {
+    for (std::size_t cut = 0; cut <= text.size(); ++cut) {
+      const PrefixedEncoding both = tokenizer.encode_with_prefix(text, cut, true);
+      ASSERT_EQ(both.ids, tokenizer.encode(text, true)) << text << " cut at " << cut;
+      ASSERT_EQ(both.prefix_size, tokenizer.encode(text.substr(0, cut), false).size()) << text << " cut at " << cut;
+    }
+  }
+  EXPECT_EQ(tokenizer.frame_size().before + tokenizer.frame_size().after, tokenizer.encode("a", true).size() - tokenizer.encode("a", false).size());
+}
+
 TEST_P(TokenizerFixture, SavedAndReadBackIsTheSame) {
   const TemporaryDirectory directory;
   save_tokenizer(load(), directory.path(), 512);

@@ -14,21 +14,6 @@ namespace {
 
 using Tokens = std::vector<TokenId>;
 
-/// What the tokenizer puts before and after a text of its own accord.
-struct Affixes {
-  std::size_t before = 0;
-  std::size_t after = 0;
-};
-
-/// They do not depend on the text: a short one tells.
-Affixes affixes_of(const Tokenizer& tokenizer) {
-  const Tokens with_special = tokenizer.encode("a", true), bare = tokenizer.encode("a", false);
-  const auto found = std::search(with_special.begin(), with_special.end(), bare.begin(), bare.end());
-  if (found == with_special.end()) return {};
-  const auto before = static_cast<std::size_t>(found - with_special.begin());
-  return {before, with_special.size() - before - bare.size()};
-}
-
 /// The length that samples are cut to, 0 for none.
 std::int64_t cut_length(const InstructionOptions& options, const DatasetContext& context) {
   if (!options.truncate) return 0;
@@ -37,10 +22,10 @@ std::int64_t cut_length(const InstructionOptions& options, const DatasetContext&
 }
 
 /// Cuts the text and leaves the tokenizer's own tokens at the end where they are, as Hugging Face tokenizers do.
-void cut(Tokens& tokens, std::int64_t length, const Affixes& affixes) {
+void cut(Tokens& tokens, std::int64_t length, const FrameSize& frame) {
   const auto limit = static_cast<std::size_t>(length);
   if (length == 0 || tokens.size() <= limit) return;
-  const std::size_t after = std::min(affixes.after, limit);
+  const std::size_t after = std::min(frame.after, limit);
   const auto first_removed = tokens.begin() + static_cast<std::ptrdiff_t>(limit - after);
   tokens.erase(first_removed, tokens.end() - static_cast<std::ptrdiff_t>(after));
 }
@@ -219,14 +204,11 @@ void unlearn_reasoning(const Conversation& conversation, const Tokens& whole, co
 Sample prompt_completion_sample(std::string_view prompt, std::string_view answer, const InstructionOptions& options, const DatasetContext& context,
                                 const std::string& where) {
   const std::string text = std::string(prompt).append(answer);
-  Tokens tokens = context.tokenizer->encode(text, true);
-  const Affixes affixes = affixes_of(*context.tokenizer);
+  const FrameSize frame = context.tokenizer->frame_size();
+  auto [tokens, prompt_size] = context.tokenizer->encode_with_prefix(text, options.answer_only_loss_mask ? prompt.size() : 0, true);
   std::vector<bool> learn(tokens.size(), true);
-  if (options.answer_only_loss_mask) {
-    const std::size_t prompt_length = affixes.before + context.tokenizer->encode(prompt, false).size();
-    std::fill_n(learn.begin(), std::min(prompt_length, learn.size()), false);
-  }
-  cut(tokens, cut_length(options, context), affixes);
+  if (options.answer_only_loss_mask) std::fill_n(learn.begin(), std::min(frame.before + prompt_size, learn.size()), false);
+  cut(tokens, cut_length(options, context), frame);
   return shifted_sample(tokens, learn, options, context, where);
 }
 

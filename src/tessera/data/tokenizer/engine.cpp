@@ -127,10 +127,12 @@ TokenizerEngine::TokenizerEngine(TokenizerDefinition source)
       decoder(parse_decoder(definition.decoder, definition.where)),
       raw_finder(definition.added_tokens, false, normalizer),
       normalized_finder(definition.added_tokens, true, normalizer) {
-  if (reads_bytes)
+  if (reads_bytes) {
     std::get<ByteLevelPreTokenizer>(pre_tokenizer.back()).to_alphabet = false;
-  else if (can_cut_at_marks(definition.model))
+    sole_pattern = data::sole_pattern(pre_tokenizer);
+  } else if (can_cut_at_marks(definition.model)) {
     pre_tokenizer.emplace_back(MarkPreTokenizer{});
+  }
   for (const AddedToken& token : definition.added_tokens)
     if (token.special) special[static_cast<std::size_t>(token.id)] = true;
   for (std::size_t id = 0; id < spellings.size(); ++id)

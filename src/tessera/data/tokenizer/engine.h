@@ -52,6 +52,7 @@ struct TokenizerEngine {
   TokenTable ids;
   std::vector<NormalizerStep> normalizer;
   std::vector<PreTokenizerStep> pre_tokenizer;
+  const Regex* sole_pattern = nullptr;  ///< of a model that reads bytes: cuts the words, when nothing else does
   bool reads_bytes =
       false;  ///< the pre-tokenizer ends in ByteLevel and the model is BPE: words stay bytes, without the detour by the printable alphabet
   std::variant<BpeModel, UnigramModel, WordPieceModel, WordLevelModel> model;

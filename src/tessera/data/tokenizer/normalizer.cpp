@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "tessera/data/tokenizer/byte_level.h"
 
 namespace tessera::data {
@@ -120,6 +122,10 @@ std::vector<NormalizerStep> parse_normalizer(const Json& json, const std::string
   std::vector<NormalizerStep> steps;
   for (const JsonSection& section : flatten_sequence(json, where, "normalizer", "normalizers")) steps.push_back(parse_step(section));
   return steps;
+}
+
+bool keep_beginnings(const std::vector<NormalizerStep>& steps) {
+  return std::ranges::all_of(steps, [](const NormalizerStep& step) { return std::holds_alternative<UnicodeNormalizer>(step); });
 }
 
 std::string apply_normalizer(const std::vector<NormalizerStep>& steps, std::string text) {

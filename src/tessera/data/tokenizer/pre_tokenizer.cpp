@@ -221,6 +221,15 @@ void add_step(const JsonSection& section, std::vector<PreTokenizerStep>& steps) 
 
 bool crosses_mark(std::string_view token) { return next_run(token, 0) < token.size(); }
 
+const Regex* sole_pattern(const std::vector<PreTokenizerStep>& steps) {
+  const auto* last = steps.empty() ? nullptr : std::get_if<ByteLevelPreTokenizer>(&steps.back());
+  if (last == nullptr || last->add_prefix_space) return nullptr;
+  if (steps.size() == 1) return last->pattern.get();
+  const auto* split = std::get_if<SplitPreTokenizer>(&steps.front());
+  const bool alone = steps.size() == 2 && split != nullptr && last->pattern == nullptr;
+  return alone && split->behavior == SplitBehavior::isolated ? split->pattern->regex() : nullptr;
+}
+
 PrependScheme parse_prepend_scheme(const JsonSection& section) {
   const std::string scheme = section.string_or("prepend_scheme", section.boolean_or("add_prefix_space", true) ? "always" : "never");
   if (scheme == "always") return PrependScheme::always;

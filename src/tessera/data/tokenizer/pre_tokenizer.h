@@ -60,6 +60,9 @@ std::vector<PreTokenizerStep> parse_pre_tokenizer(const Json& json, const std::s
 /// `words` holds one piece, the whole normalized text (valid UTF-8), when the first step begins.
 void apply_pre_tokenizer(const std::vector<PreTokenizerStep>& steps, PreTokenized& words);
 
+/// The pattern whose matches, and what lies between them, are the words, when that is all the steps do but for the byte alphabet; otherwise null.
+const Regex* sole_pattern(const std::vector<PreTokenizerStep>& steps);
+
 /// Whether U+2581 follows another character within the token.
 bool crosses_mark(std::string_view token);
 

@@ -35,13 +35,13 @@ std::string pcre2_message(int code) {
 }
 
 /// One search from `start`. The subject is known to be valid UTF-8. A match that overflows the JIT's stack is done again by the interpreter.
-int match(const pcre2_code* code, bool jit, std::string_view text, std::size_t start, pcre2_match_data* data) {
+int match(const pcre2_code* code, bool jit, std::string_view text, std::size_t start, std::uint32_t options, pcre2_match_data* data) {
   const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
   if (jit) {
-    const int result = pcre2_jit_match(code, subject, text.size(), start, 0, data, nullptr);
+    const int result = pcre2_jit_match(code, subject, text.size(), start, options, data, nullptr);
     if (result != PCRE2_ERROR_JIT_STACKLIMIT) return result;
   }
-  return pcre2_match(code, subject, text.size(), start, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, data, nullptr);
+  return pcre2_match(code, subject, text.size(), start, options | PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, data, nullptr);
 }
 
 }  // namespace
@@ -58,20 +58,24 @@ Regex::Regex(const std::string& pattern, const std::string& where) : code_(std::
   if (!code_->compiled)
     throw UserError({where, fmt::format("the pattern {} is not supported: {} (at byte {})", pattern, pcre2_message(error), offset), "", ""});
   code_->where = where;
-  code_->jit = pcre2_jit_compile(code_->compiled.get(), PCRE2_JIT_COMPLETE) == 0;
+  code_->jit = pcre2_jit_compile(code_->compiled.get(), PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD) == 0;
 }
 
 Regex::~Regex() = default;
 Regex::Regex(Regex&& other) noexcept = default;
 Regex& Regex::operator=(Regex&& other) noexcept = default;
 
-void Regex::for_each_match(std::string_view text, const std::function<void(std::size_t, std::size_t)>& take) const {
+void Regex::for_each_match(std::string_view text, const Take& take, std::size_t start) const { search(text, take, start, false); }
+
+std::size_t Regex::for_each_settled_match(std::string_view text, const Take& take) const { return search(text, take, 0, true); }
+
+std::size_t Regex::search(std::string_view text, const Take& take, std::size_t start, bool partial) const {
   const pcre2_code* code = code_->compiled.get();
   const std::unique_ptr<pcre2_match_data, FreeMatchData> data(pcre2_match_data_create(1, nullptr));
   const PCRE2_SIZE* range = pcre2_get_ovector_pointer(data.get());
-  for (std::size_t start = 0; start <= text.size();) {
-    const int result = match(code, code_->jit, text, start, data.get());
-    if (result == PCRE2_ERROR_NOMATCH) return;
+  while (start <= text.size()) {
+    const int result = match(code, code_->jit, text, start, partial ? PCRE2_PARTIAL_HARD : 0, data.get());
+    if (result == PCRE2_ERROR_NOMATCH || result == PCRE2_ERROR_PARTIAL) return start;
     if (result < 0) throw UserError({code_->where, "the pattern is too costly to match: " + pcre2_message(result), "", ""});
     // \K may report a match that begins after its end; there is nothing to take then.
     const std::size_t begin = range[0];
@@ -79,6 +83,7 @@ void Regex::for_each_match(std::string_view text, const std::function<void(std::
     take(begin, end);
     start = end > start || begin < end ? end : start + (start < text.size() ? code_point_at(text, start).num_bytes : 1);
   }
+  return start;
 }
 
 }  // namespace tessera::data

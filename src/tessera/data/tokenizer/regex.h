@@ -27,12 +27,18 @@ class Regex {
   Regex(Regex&& other) noexcept;
   Regex& operator=(Regex&& other) noexcept;
 
-  /// Calls `take(begin, end)` for every match from left to right; after an empty match the search goes on one character later.
+  using Take = std::function<void(std::size_t begin, std::size_t end)>;
+  /// Calls `take` for every match from left to right, searching from `start` on; after an empty match the search goes on one character later.
   /// UserError when matching exceeds PCRE2's limits: patterns come from strangers' files.
-  void for_each_match(std::string_view text, const std::function<void(std::size_t, std::size_t)>& take) const;
+  void for_each_match(std::string_view text, const Take& take, std::size_t start = 0) const;
+  /// The same for the first matches only, those that are found without a look at the end of `text`: every longer text that begins with it has them
+  /// too. Returns where the search for the next one starts.
+  std::size_t for_each_settled_match(std::string_view text, const Take& take) const;
 
  private:
   struct Code;
+  /// Matches from `start` on until there is none, or with `partial` until one that looks at the end; returns where the search ended.
+  std::size_t search(std::string_view text, const Take& take, std::size_t start, bool partial) const;
   std::unique_ptr<Code> code_;
 };
 

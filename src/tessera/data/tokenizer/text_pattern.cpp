@@ -53,7 +53,7 @@ std::vector<Span> arrange(const std::vector<Span>& spans, SplitBehavior behavior
 
 }  // namespace
 
-void TextPattern::for_each_match(std::string_view text, const std::function<void(std::size_t, std::size_t)>& take) const {
+void TextPattern::for_each_match(std::string_view text, const Regex::Take& take) const {
   if (const auto* regex = std::get_if<Regex>(&pattern_)) return regex->for_each_match(text, take);
   const std::string& literal = std::get<std::string>(pattern_);
   if (literal.empty()) return;

@@ -17,7 +17,9 @@ class TextPattern {
   explicit TextPattern(Regex regex) : pattern_(std::move(regex)) {}
 
   /// Calls `take(begin, end)` for every match, left to right.
-  void for_each_match(std::string_view text, const std::function<void(std::size_t, std::size_t)>& take) const;
+  void for_each_match(std::string_view text, const Regex::Take& take) const;
+  /// Null for a literal.
+  const Regex* regex() const { return std::get_if<Regex>(&pattern_); }
   std::string replace_all(std::string_view text, std::string_view replacement) const;
 
  private:

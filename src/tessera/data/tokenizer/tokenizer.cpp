@@ -1,6 +1,7 @@
 #include "tessera/data/tokenizer/tokenizer.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 
 #include "tessera/core/error.h"
@@ -42,6 +43,66 @@ std::vector<TokenId> encode_valid(const TokenizerEngine& engine, std::string_vie
   return ids;
 }
 
+/// Whether the words of this text, and those of its beginnings, are what the engine's sole pattern cuts.
+bool cut_by_pattern_alone(const TokenizerEngine& engine, std::string_view text) {
+  if (engine.sole_pattern == nullptr || !keep_beginnings(engine.normalizer) || first_invalid_utf8(text) != std::string_view::npos) return false;
+  return engine.normalizer.empty() || apply_normalizer(engine.normalizer, std::string(text)) == text;
+}
+
+bool holds_added_tokens(const TokenizerEngine& engine, std::string_view text) {
+  const auto finds = [&](const AddedTokenFinder& finder) {
+    const std::vector<Section> sections = finder.sections(text);
+    return sections.size() > 1 || (!sections.empty() && sections.front().id >= 0);
+  };
+  return finds(engine.raw_finder) || finds(engine.normalized_finder);
+}
+
+/// Turns matches and what lies between them into ids.
+class WordEncoder {
+ public:
+  WordEncoder(const TokenizerEngine& engine, EncodeScratch& scratch, std::string_view text, std::size_t begin, std::vector<TokenId>& ids)
+      : engine_(engine), scratch_(scratch), text_(text), done_(begin), ids_(ids) {}
+  void operator()(std::size_t begin, std::size_t end) {
+    encode_until(begin);
+    encode_until(end);
+  }
+  void encode_until(std::size_t end) {
+    if (end > done_) engine_.encode_word(text_.substr(done_, end - done_), ids_, scratch_);
+    done_ = std::max(done_, end);
+  }
+  std::size_t done() const { return done_; }
+
+ private:
+  const TokenizerEngine& engine_;
+  EncodeScratch& scratch_;
+  std::string_view text_;
+  std::size_t done_;
+  std::vector<TokenId>& ids_;
+};
+
+/// Words from `begin` on, where the pattern is searched from `start` on.
+void encode_words(const TokenizerEngine& engine, EncodeScratch& scratch, std::string_view text, std::size_t begin, std::size_t start,
+                  std::vector<TokenId>& ids) {
+  WordEncoder encoder(engine, scratch, text, begin, ids);
+  engine.sole_pattern->for_each_match(text, std::ref(encoder), start);
+  encoder.encode_until(text.size());
+}
+
+PrefixedEncoding encode_sharing_words(const TokenizerEngine& engine, std::string_view text, std::string_view prefix, bool add_special_tokens) {
+  const BorrowedScratch scratch(engine.scratch_pool);
+  PrefixedEncoding encoding;
+  if (add_special_tokens) encoding.ids = engine.frame.before;
+  const std::size_t frame = encoding.ids.size();
+  WordEncoder common(engine, *scratch, prefix, 0, encoding.ids);
+  const std::size_t start = engine.sole_pattern->for_each_settled_match(prefix, std::ref(common));
+  std::vector<TokenId> rest_of_prefix;
+  encode_words(engine, *scratch, prefix, common.done(), start, rest_of_prefix);
+  encoding.prefix_size = encoding.ids.size() - frame + rest_of_prefix.size();
+  encode_words(engine, *scratch, text, common.done(), start, encoding.ids);
+  if (add_special_tokens) encoding.ids.insert(encoding.ids.end(), engine.frame.after.begin(), engine.frame.after.end());
+  return encoding;
+}
+
 }  // namespace
 
 Tokenizer::Tokenizer(TokenizerDefinition definition) : engine_(std::make_shared<const TokenizerEngine>(std::move(definition))) {}
@@ -53,6 +114,17 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, bool add_special_t
   if (first_invalid_utf8(text) == std::string_view::npos) return encode_valid(*engine_, text, add_special_tokens);
   return encode_valid(*engine_, replace_invalid_utf8(text), add_special_tokens);
 }
+
+PrefixedEncoding Tokenizer::encode_with_prefix(std::string_view text, std::size_t prefix_bytes, bool add_special_tokens) const {
+  const std::string_view prefix = text.substr(0, prefix_bytes);
+  const bool cuts_a_character = prefix.size() < text.size() && (static_cast<unsigned char>(text[prefix.size()]) & 0xC0) == 0x80;
+  const bool shares = text.size() <= kLongestText && !cuts_a_character && cut_by_pattern_alone(*engine_, text) &&
+                      !holds_added_tokens(*engine_, text) && !holds_added_tokens(*engine_, prefix);
+  if (shares) return encode_sharing_words(*engine_, text, prefix, add_special_tokens);
+  return {encode(text, add_special_tokens), encode(prefix, false).size()};
+}
+
+FrameSize Tokenizer::frame_size() const { return {engine_->frame.before.size(), engine_->frame.after.size()}; }
 
 std::string Tokenizer::decode(std::span<const TokenId> ids, bool skip_special_tokens) const {
   const TokenizerEngine& engine = *engine_;

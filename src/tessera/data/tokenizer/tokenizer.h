@@ -21,6 +21,18 @@ struct SpecialTokens {
   std::optional<TokenId> unk;
 };
 
+/// How many ids `encode` puts before and after a text when it adds special tokens: always the same.
+struct FrameSize {
+  std::size_t before = 0;
+  std::size_t after = 0;
+};
+
+/// A text's ids, and how many ids its beginning has by itself.
+struct PrefixedEncoding {
+  std::vector<TokenId> ids;
+  std::size_t prefix_size = 0;
+};
+
 struct TokenizerDefinition;
 struct TokenizerEngine;
 
@@ -33,6 +45,10 @@ class Tokenizer {
   /// Token ids of UTF-8 `text` (invalid bytes count as U+FFFD). Special tokens spelled in the text become their ids; `add_special_tokens` also puts
   /// the tokenizer's own BOS/EOS and the like around it (the post-processor of tokenizer.json).
   std::vector<TokenId> encode(std::string_view text, bool add_special_tokens) const;
+  /// `encode(text, add_special_tokens)`, and the size of `encode` of the first `prefix_bytes` bytes without special tokens. What the two have in
+  /// common is done once, where it can be told apart: the words that a pattern cuts from the beginning whatever follows.
+  PrefixedEncoding encode_with_prefix(std::string_view text, std::size_t prefix_bytes, bool add_special_tokens) const;
+  FrameSize frame_size() const;
   /// The text of `ids`, always valid UTF-8: bytes of unfinished characters come out as U+FFFD. Ids without a token (an embedding may have more rows
   /// than the vocabulary) add nothing.
   std::string decode(std::span<const TokenId> ids, bool skip_special_tokens) const;
