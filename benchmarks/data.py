@@ -19,7 +19,7 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TESSERA = str(ROOT / "build/bin/tessera")
 RECIPE = """
-step_scheduler: {{global_batch_size: 4, local_batch_size: 1}}
+step_scheduler: {{global_batch_size: {global_batch_size}, local_batch_size: {local_batch_size}}}
 model: {{_target_: from_config, config: {{model_type: gpt2, n_embd: 8, n_layer: 1, n_head: 1, n_positions: 1048576, vocab_size: 200000}}}}
 optimizer: {{_target_: adamw, lr: 1.0e-3}}
 {data}
@@ -76,9 +76,9 @@ def peer_collate(path, pairs, batch_size=4):
     return tokens / (time.monotonic() - start)
 
 
-def loader(data, steps, threads):
+def loader(data, steps, threads, global_batch_size=4, local_batch_size=1):
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as recipe:
-        recipe.write(RECIPE.format(data=data))
+        recipe.write(RECIPE.format(data=data, global_batch_size=global_batch_size, local_batch_size=local_batch_size))
         recipe.flush()
         return tessera("bench", "loader", recipe.name, "--steps", steps, "--threads", threads)["tokens_per_second"]
 
@@ -112,10 +112,12 @@ def main():
         rows.append(("packed pairs, tokens/s, one thread, beside the bare tokenizer", packed, bare))
         rows.append(("unpacked pairs, tokens/s, one thread, beside transformers", loader(data, 1500, 1), peer_collate(options.tokenizer, pairs)))
     if options.megatron:
-        data = f"dataset: {{_target_: megatron, paths: {pathlib.Path(options.megatron).resolve()}, seq_length: 2048, split: '1'}}\n"
+        prefix = pathlib.Path(options.megatron).resolve()
+        token_bytes = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 8: 2}[prefix.with_name(prefix.name + ".idx").read_bytes()[17]]
+        data = f"dataset: {{_target_: megatron, paths: {prefix}, seq_length: 4096, split: '1'}}\n"
         for count in (1, threads):
-            rate = loader(data, 4000, count)
-            rows.append((f"Megatron file, GB/s of the .bin, {count} thread(s), aim 1", rate * 2 / 1e9, 1.0))
+            rate = loader(data, 1000, count, global_batch_size=64, local_batch_size=8)
+            rows.append((f"Megatron file, GB/s of the .bin, {count} thread(s), aim 1", rate * token_bytes / 1e9, 1.0))
     for name, mine, peer in rows:
         print(f"{name:70} {mine:14.3f} {peer:14.3f}   ratio {mine / peer:.2f}")
     if options.json:

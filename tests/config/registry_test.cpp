@@ -22,6 +22,8 @@ TEST(Registry, PythonPathsAndNativeNamesAreOneEntry) {
   EXPECT_EQ(adamw->value, static_cast<int>(OptimizerKind::AdamW));
   EXPECT_EQ(find_target(TargetKind::Optimizer, "torch.optim.Adam")->value, static_cast<int>(OptimizerKind::Adam));
   EXPECT_EQ(find_target(TargetKind::Dataset, "squad")->value, static_cast<int>(DatasetKind::Squad));
+  EXPECT_EQ(find_target(TargetKind::Dataset, "nemo_automodel.components.datasets.llm.ColumnMappedTextInstructionIterableDataset"),
+            find_target(TargetKind::Dataset, "instruction"));
 }
 
 TEST(Registry, PatternsCatchWhatIsRefusedByName) {

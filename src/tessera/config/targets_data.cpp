@@ -18,18 +18,16 @@ Target refused_dataset(std::vector<std::string_view> python, std::string_view re
 }
 
 std::vector<Target> datasets() {
-  constexpr auto yet = Support::NotSupportedYet;
   return {
       dataset(DatasetKind::ColumnMapped, "instruction",
               {"nemo_automodel.components.datasets.llm.column_mapped_text_instruction_dataset.ColumnMappedTextInstructionDataset",
                "nemo_automodel.components.datasets.llm.column_mapped_text_instruction_dataset.ColumnMappedTextInstructionDatasetConfig",
-               "nemo_automodel.components.datasets.llm.ColumnMappedTextInstructionDataset"}),
-      dataset(DatasetKind::ColumnMapped, "",
-              {"nemo_automodel.components.datasets.llm.column_mapped_text_instruction_iterable_dataset.ColumnMappedTextInstructionIterableDataset",
+               "nemo_automodel.components.datasets.llm.ColumnMappedTextInstructionDataset",
+               // Files are mapped, so streaming them is the same: nothing of them is held in memory either way.
+               "nemo_automodel.components.datasets.llm.column_mapped_text_instruction_iterable_dataset.ColumnMappedTextInstructionIterableDataset",
                "nemo_automodel.components.datasets.llm.column_mapped_text_instruction_iterable_dataset."
                "ColumnMappedTextInstructionIterableDatasetConfig",
-               "nemo_automodel.components.datasets.llm.ColumnMappedTextInstructionIterableDataset"},
-              yet, "streamed instruction data is still to come; ColumnMappedTextInstructionDataset reads the same files"),
+               "nemo_automodel.components.datasets.llm.ColumnMappedTextInstructionIterableDataset"}),
       dataset(DatasetKind::Text, "text", {}),
       dataset(DatasetKind::MockIterable, "mock",
               {"nemo_automodel.components.datasets.llm.mock_iterable_dataset.MockIterableDataset",

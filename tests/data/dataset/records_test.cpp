@@ -61,6 +61,40 @@ TEST_F(RecordsTest, EmptyFilesHaveNoRecords) {
   EXPECT_EQ(records_of("[]").size(), 0);
 }
 
+/// The quick way to some columns, beside the JSON library on objects of every kind.
+TEST_F(RecordsTest, TextsAreThoseOfTheWholeRecord) {
+  const std::vector<OrderedJson> values = {
+      "plain", "", "quote \" and \\ slash / \n\t\b", "\u00e9\U0001F600\u0001", nullptr, 3, {{"b", "]},\""}}, OrderedJson::array({"a", "b"})};
+  const std::vector<std::string> columns = {"a", "b", "c d", "\"q\\"};
+  std::string lines;
+  std::vector<OrderedJson> objects;
+  for (std::size_t number = 0; number < 4000; ++number) {
+    OrderedJson object = OrderedJson::object();
+    for (std::size_t column = 0; column < columns.size(); ++column)
+      if (const std::size_t value = number / (std::size_t{1} << (3 * column)) * (column + 1) % 9; value < 8)
+        object[columns[(column + number) % 4]] = values[value];
+    lines += object.dump(-1, ' ', number % 2 == 0) + "\n";
+    objects.push_back(object);
+  }
+  const Records records = records_of(lines);
+  int refused = 0;
+  for (std::size_t number = 0; number < objects.size(); ++number) {
+    for (const std::string& column : columns) {
+      const auto index = static_cast<std::int64_t>(number);
+      const auto found = objects[number].find(column);
+      if (found == objects[number].end() || found->is_null()) {
+        EXPECT_EQ(records.texts(index, std::span(&column, 1)).front(), std::nullopt) << objects[number];
+      } else if (found->is_string()) {
+        EXPECT_EQ(records.texts(index, std::span(&column, 1)).front(), found->get<std::string>()) << objects[number];
+      } else {
+        EXPECT_THAT(test::error_of([&] { records.texts(index, std::span(&column, 1)); }), HasSubstr("not text")) << objects[number];
+        ++refused;
+      }
+    }
+  }
+  EXPECT_GT(refused, 100);
+}
+
 TEST_F(RecordsTest, NamesTheLineThatIsWrong) {
   EXPECT_THAT(error_in("{\"a\": 1}\n{\"a\": \n"), HasSubstr("data.jsonl:2: not valid JSON"));
   EXPECT_THAT(error_in("{\"a\": 1}\n[1, 2]\n"), HasSubstr("data.jsonl:2: holds a JSON array, not an object"));

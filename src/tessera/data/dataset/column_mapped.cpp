@@ -28,7 +28,9 @@ std::optional<std::string> column(const OrderedJson& record, const std::optional
 }  // namespace
 
 ColumnMappedDataset::ColumnMappedDataset(Records records, ColumnMappedOptions options, DatasetContext context)
-    : records_(std::move(records)), options_(std::move(options)), context_(std::move(context)) {
+    : records_(std::move(records)), options_(std::move(options)), columns_{options_.columns.answer}, context_(std::move(context)) {
+  for (const auto& name : {options_.columns.context, options_.columns.question})
+    if (name) columns_.push_back(*name);
   if (records_.size() == 0) throw UserError({records_.description(), "the dataset is empty", "training needs at least one sample", ""});
   check_columns();
   for_each_index(records_.size(), context_.num_threads, "checking samples", [this](std::int64_t index) { check(index); });
@@ -59,6 +61,15 @@ ColumnMappedDataset::Pair ColumnMappedDataset::pair(std::int64_t index) const {
   return {column(record, options_.columns.context, where), column(record, options_.columns.question, where), std::move(answer).value_or("")};
 }
 
+/// `pair` of a record that `check` has read.
+ColumnMappedDataset::Pair ColumnMappedDataset::checked_pair(std::int64_t index) const {
+  std::vector<std::optional<std::string>> texts = records_.texts(index, columns_);
+  Pair pair{std::nullopt, std::nullopt, std::move(texts.front()).value_or("")};
+  if (options_.columns.context) pair.context = std::move(texts[1]);
+  if (options_.columns.question) pair.question = std::move(texts.back());
+  return pair;
+}
+
 void ColumnMappedDataset::check(std::int64_t index) const {
   const Pair found = pair(index);
   const std::string where = records_.where(index);
@@ -86,7 +97,7 @@ Sample ColumnMappedDataset::make_sample(const Pair& pair, const std::string& whe
 }
 
 Sample ColumnMappedDataset::sample(std::int64_t index) const {
-  Sample sample = make_sample(pair(index), records_.where(index));
+  Sample sample = make_sample(checked_pair(index), records_.where(index));
   sample.number = index;
   return sample;
 }

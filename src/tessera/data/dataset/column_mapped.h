@@ -44,6 +44,7 @@ class ColumnMappedDataset : public Dataset {
     std::string answer;
   };
   Pair pair(std::int64_t index) const;
+  Pair checked_pair(std::int64_t index) const;
   Sample make_sample(const Pair& pair, const std::string& where) const;
   void check(std::int64_t index) const;
   void check_columns() const;
@@ -51,6 +52,7 @@ class ColumnMappedDataset : public Dataset {
 
   Records records_;
   ColumnMappedOptions options_;
+  std::vector<std::string> columns_;  ///< the answer's, then those of context and question that the mapping names
   DatasetContext context_;
 };
 

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <limits>
 #include <string_view>
 
@@ -9,6 +10,7 @@
 #include "tessera/core/shortened.h"
 #include "tessera/core/text.h"
 #include "tessera/data/dataset/records.h"
+#include "tessera/data/tokenizer/unicode.h"
 #include "tessera/formats/decompress.h"
 
 namespace tessera::data {
@@ -61,12 +63,87 @@ std::size_t skip_value(std::string_view text, std::size_t at, std::size_t& line)
 
 std::size_t without_byte_order_mark(std::string_view text) { return text.starts_with("\xEF\xBB\xBF") ? 3 : 0; }
 
+constexpr std::size_t kNotPlain = std::string_view::npos;
+
+/// Four hexadecimal digits; −1 for anything else.
+int code_unit_at(std::string_view text, std::size_t at) {
+  int unit = 0;
+  if (at + 4 > text.size()) return -1;
+  const auto [end, error] = std::from_chars(text.data() + at, text.data() + at + 4, unit, 16);
+  return error == std::errc() && end == text.data() + at + 4 ? unit : -1;
+}
+
+/// Appends the character that the escape after the backslash at `at` stands for. Returns the byte after it, or kNotPlain.
+std::size_t read_escape(std::string_view text, std::size_t at, std::string& value) {
+  constexpr std::string_view kLetters = "\"\\/bfnrt", kMeanings = "\"\\/\b\f\n\r\t";
+  if (at + 1 >= text.size()) return kNotPlain;
+  if (const std::size_t letter = kLetters.find(text[at + 1]); letter != std::string_view::npos) {
+    value += kMeanings[letter];
+    return at + 2;
+  }
+  const int unit = text[at + 1] == 'u' ? code_unit_at(text, at + 2) : -1;
+  if (unit < 0xD800 || unit > 0xDFFF) {
+    if (unit < 0) return kNotPlain;
+    append_utf8(value, static_cast<char32_t>(unit));
+    return at + 6;
+  }
+  const int low = text.substr(std::min(at + 6, text.size())).starts_with("\\u") ? code_unit_at(text, at + 8) : -1;
+  if (unit > 0xDBFF || low < 0xDC00 || low > 0xDFFF) return kNotPlain;
+  append_utf8(value, static_cast<char32_t>(0x10000 + ((unit - 0xD800) << 10) + (low - 0xDC00)));
+  return at + 12;
+}
+
+/// The string whose first quote is at `at`. Returns the byte after its last quote, or kNotPlain.
+std::size_t read_string(std::string_view text, std::size_t at, std::string& value) {
+  value.clear();
+  for (++at; at < text.size();) {
+    const std::size_t end = text.find_first_of("\"\\", at);
+    if (end == std::string_view::npos) break;
+    value.append(text, at, end - at);
+    if (text[end] == '"') return end + 1;
+    at = read_escape(text, end, value);
+    if (at == kNotPlain) break;
+  }
+  return kNotPlain;
+}
+
+/// The strings (or null) of some members of an object that is known to be valid JSON with each key once. False where it is otherwise, or where
+/// another kind of value stands in one of them: whoever asked then reads the whole object, which tells what is wrong.
+bool read_members(std::string_view text, std::span<const std::string> names, std::vector<std::optional<std::string>>& values) {
+  std::size_t line = 0, at = skip_spaces(text, 0, line);
+  std::string key, value;
+  values.assign(names.size(), std::nullopt);
+  if (at >= text.size() || text[at] != '{') return false;
+  do {
+    at = skip_spaces(text, at + 1, line);
+    if (at >= text.size() || text[at] != '"' || (at = read_string(text, at, key)) == kNotPlain) return false;
+    at = skip_spaces(text, at, line);
+    if (at >= text.size() || text[at] != ':') return false;
+    at = skip_spaces(text, at + 1, line);
+    const auto wanted = std::ranges::find(names, key);
+    if (wanted == names.end()) {
+      at = skip_value(text, at, line);
+    } else if (text.substr(std::min(at, text.size())).starts_with("null")) {
+      at += 4;
+    } else {
+      if (at >= text.size() || text[at] != '"') return false;
+      at = read_string(text, at, value);
+      for (std::size_t name = 0; name < names.size(); ++name)
+        if (names[name] == key) values[name] = value;
+    }
+    if (at == kNotPlain) return false;
+    at = skip_spaces(text, at, line);
+  } while (at < text.size() && text[at] == ',');
+  return at < text.size() && text[at] == '}';
+}
+
 class JsonSource : public RecordSource {
  public:
   explicit JsonSource(const std::filesystem::path& path);
   std::int64_t size() const override { return static_cast<std::int64_t>(spans_.size()); }
   OrderedJson record(std::int64_t index) const override;
   std::string where(std::int64_t index) const override { return at_line(span(index).line); }
+  std::vector<std::optional<std::string>> texts(std::int64_t index, std::span<const std::string> columns) const override;
 
  private:
   struct Span {
@@ -168,6 +245,13 @@ OrderedJson JsonSource::record(std::int64_t index) const {
                      "every line of JSONL, or element of the array, is one object", ""});
   }
   return record;
+}
+
+std::vector<std::optional<std::string>> JsonSource::texts(std::int64_t index, std::span<const std::string> columns) const {
+  refuse_shortened(file_);
+  std::vector<std::optional<std::string>> values;
+  if (read_members(file_.text().substr(span(index).offset, span(index).size), columns, values)) return values;
+  return RecordSource::texts(index, columns);
 }
 
 }  // namespace

@@ -46,6 +46,18 @@ std::string Records::where(std::int64_t index) const {
   return at.source->where(at.index);
 }
 
+std::vector<std::optional<std::string>> RecordSource::texts(std::int64_t index, std::span<const std::string> columns) const {
+  const OrderedJson found = record(index);
+  std::vector<std::optional<std::string>> texts;
+  for (const std::string& column : columns) texts.push_back(text_column(found, column, where(index)));
+  return texts;
+}
+
+std::vector<std::optional<std::string>> Records::texts(std::int64_t index, std::span<const std::string> columns) const {
+  const Place at = place(index);
+  return at.source->texts(at.index, columns);
+}
+
 void Records::keep(std::int64_t begin, std::int64_t end) {
   end_ = begin_ + end;
   begin_ += begin;

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +22,9 @@ class RecordSource {
   virtual OrderedJson record(std::int64_t index) const = 0;
   /// "file:line", or "file: row N".
   virtual std::string where(std::int64_t index) const = 0;
+  /// What `text_column` finds in each of these columns of a record that has been read before: a source may then find them without reading the rest
+  /// of the record again.
+  virtual std::vector<std::optional<std::string>> texts(std::int64_t index, std::span<const std::string> columns) const;
 };
 
 /// The objects of a JSONL file (one a line, blank lines ignored) or of a JSON file (an array of objects, or one object). The file is mapped; only
@@ -40,6 +44,7 @@ class Records {
   std::int64_t size() const { return end_ - begin_; }
   OrderedJson record(std::int64_t index) const;
   std::string where(std::int64_t index) const;
+  std::vector<std::optional<std::string>> texts(std::int64_t index, std::span<const std::string> columns) const;
   /// Keeps records [begin, end) only.
   void keep(std::int64_t begin, std::int64_t end);
   /// Keeps these records only, in this order.
