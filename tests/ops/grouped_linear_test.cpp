@@ -1,5 +1,6 @@
 #include "tessera/ops/grouped_linear.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/stack.h>
@@ -114,6 +115,23 @@ TEST_P(GroupedLinear, FrozenExpertsPassTheGradientOn) {
   Trial::Leaf& w = trial.weight("weight", {2, 7, 13}, 1.0, 0.0, false);
   trial.expect(grouped_linear(trial.tape(), x.variable, w.parameter, nullptr, rows), per_expert(x.twin, w.twin, at::Tensor(), rows));
   EXPECT_FALSE(w.parameter.gradient.defined());
+}
+
+// Whether threads share a product or each computes those of some experts, there is one product for each.
+TEST_P(GroupedLinear, AnyNumberOfThreads) {
+  const int before = at::get_num_threads();
+  for (const int threads : {1, 2, 3}) {
+    at::set_num_threads(threads);
+    for (const Rows& rows : {Rows{8, 9, 0, 7, 8, 10, 8}, Rows{1, 60, 2, 0, 3}, Rows{0, 0, 0, 5, 5, 5}}) {
+      SCOPED_TRACE(testing::PrintToString(rows));
+      const auto experts = static_cast<std::int64_t>(rows.size());
+      Trial trial(GetParam());
+      Trial::Leaf& x = trial.activation("input", {total(rows), 13});
+      Trial::Leaf& w = trial.weight("weight", {experts, 7, 13});
+      trial.expect(grouped_linear(trial.tape(), x.variable, w.parameter, nullptr, rows), per_expert(x.twin, w.twin, at::Tensor(), rows));
+    }
+  }
+  at::set_num_threads(before);
 }
 
 TEST_P(GroupedLinear, OneExpertIsOrdinaryLinear) {

@@ -1,7 +1,9 @@
 #include "tessera/ops/grouped_linear.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "tessera/core/error.h"
@@ -12,14 +14,41 @@ namespace {
 
 using Rows = std::vector<std::int64_t>;
 
-/// Calls fn(expert, first row, number of rows) for every expert that has rows.
-template <class Function>
-void for_each_group(const Rows& rows, const Function& fn) {
-  std::int64_t first = 0;
-  for (std::size_t expert = 0; expert < rows.size(); ++expert) {
-    if (rows[expert] > 0) fn(static_cast<std::int64_t>(expert), first, rows[expert]);
-    first += rows[expert];
+/// Consecutive experts, and the first row of the first one.
+struct Part {
+  std::size_t begin = 0, end = 0;
+  std::int64_t first_row = 0;
+};
+
+/// One part for each thread, of about as many rows. When an expert alone has more than a thread's share, one part: its products then use all threads.
+std::vector<Part> parts_of(const Rows& rows, std::int64_t num_threads) {
+  const std::int64_t total = std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
+  if (num_threads == 1 || total == 0 || *std::ranges::max_element(rows) * num_threads > total) return {{0, rows.size(), 0}};
+  std::vector<Part> parts{{0, 0, 0}};
+  std::int64_t done = 0;
+  for (const std::int64_t count : rows) {
+    if (done * num_threads >= total * static_cast<std::int64_t>(parts.size())) parts.push_back({parts.back().end, parts.back().end, done});
+    done += count;
+    ++parts.back().end;
   }
+  return parts;
+}
+
+/// Calls fn(expert, first row, number of rows) for every expert that has rows, experts beside each other: small products leave threads idle one by
+/// one.
+template <class Function>
+void for_each_group(const at::Tensor& operand, const Rows& rows, const Function& fn) {
+  const std::vector<Part> parts = parts_of(rows, operand.device().is_cpu() ? at::get_num_threads() : 1);
+  at::parallel_for(0, static_cast<std::int64_t>(parts.size()), 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t number = begin; number < end; ++number) {
+      const Part& part = parts[static_cast<std::size_t>(number)];
+      std::int64_t first = part.first_row;
+      for (std::size_t expert = part.begin; expert < part.end; ++expert) {
+        if (rows[expert] > 0) fn(static_cast<std::int64_t>(expert), first, rows[expert]);
+        first += rows[expert];
+      }
+    }
+  });
 }
 
 at::Tensor stacked_matrices(const at::Tensor& weight, const Rows& rows, std::int64_t inputs) {
@@ -30,7 +59,7 @@ at::Tensor stacked_vectors(const at::Tensor& bias, const Rows& rows) { return bi
 
 at::Tensor output_of(const at::Tensor& input_NI, const at::Tensor& weight_EOI, const at::Tensor& bias_EO, const Rows& rows) {
   at::Tensor output = at::empty({input_NI.size(0), weight_EOI.size(1)}, input_NI.options());
-  for_each_group(rows, [&](std::int64_t expert, std::int64_t first, std::int64_t count) {
+  for_each_group(output, rows, [&](std::int64_t expert, std::int64_t first, std::int64_t count) {
     at::Tensor block = output.narrow(0, first, count);
     matmul_nt_out(block, input_NI.narrow(0, first, count), weight_EOI.select(0, expert));
     if (bias_EO.defined()) block.add_(bias_EO.select(0, expert));
@@ -40,7 +69,7 @@ at::Tensor output_of(const at::Tensor& input_NI, const at::Tensor& weight_EOI, c
 
 at::Tensor input_gradient(const at::Tensor& gradient_NO, const at::Tensor& weight_EOI, const Rows& rows) {
   at::Tensor output = at::empty({gradient_NO.size(0), weight_EOI.size(2)}, gradient_NO.options());
-  for_each_group(rows, [&](std::int64_t expert, std::int64_t first, std::int64_t count) {
+  for_each_group(output, rows, [&](std::int64_t expert, std::int64_t first, std::int64_t count) {
     at::Tensor block = output.narrow(0, first, count);
     matmul_nn_out(block, gradient_NO.narrow(0, first, count), weight_EOI.select(0, expert));
   });
@@ -53,7 +82,7 @@ template <class Function>
 void accumulate(Parameter& parameter, const at::Tensor& stacked_gradient, const Rows& rows, const Function& add) {
   for (std::size_t expert = 0; expert < rows.size(); ++expert)
     if (rows[expert] == 0 && !parameter.gradient_written) stacked_gradient.select(0, static_cast<std::int64_t>(expert)).zero_();
-  for_each_group(rows, [&](std::int64_t expert, std::int64_t first, std::int64_t count) {
+  for_each_group(stacked_gradient, rows, [&](std::int64_t expert, std::int64_t first, std::int64_t count) {
     Parameter part;
     part.gradient = stacked_gradient.select(0, expert);
     part.trainable = true;

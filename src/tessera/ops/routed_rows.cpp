@@ -98,7 +98,7 @@ RoutedRows route_rows(const std::vector<std::int64_t>& group_of_pair, const std:
 }
 
 RoutedRows route_rows(const at::Tensor& group_NK, std::int64_t num_groups) {
-  const at::Tensor flat = group_NK.contiguous();
+  const at::Tensor flat = group_NK.cpu().contiguous();
   const std::int64_t* const groups = data_of(flat);
   return route_rows(std::vector<std::int64_t>(groups, groups + flat.numel()),
                     std::vector<std::int64_t>(static_cast<std::size_t>(group_NK.size(0)), group_NK.size(1)), num_groups);

@@ -26,7 +26,7 @@ struct RoutedRows {
 
 /// `group_of_pair`: of the pairs of all N rows one after another, num_pairs_of_row of each; pairs with a group outside [0, num_groups) go nowhere.
 RoutedRows route_rows(const std::vector<std::int64_t>& group_of_pair, const std::vector<std::int64_t>& num_pairs_of_row, std::int64_t num_groups);
-/// Every row has k pairs: group_NK, int64 in host memory.
+/// Every row has k pairs: group_NK, int64.
 RoutedRows route_rows(const at::Tensor& group_NK, std::int64_t num_groups);
 
 /// The rows at their places: [N, D] to [P, D]; the output is cheap to rebuild. Backward: each row's gradient is the sum over its places, made in fp32
