@@ -190,6 +190,36 @@ TEST(Recomputation, FullKeepsOnlyTheInputsOfBlocks) {
   EXPECT_LT(selective.bytes, none.bytes);
 }
 
+/// The gradient of the loss by units [0, cut) and then the rest, each with a tape of its own, as two pipeline stages hand over to each other.
+Pass run_in_two(CausalLM& model, const Batch& batch, int cut) {
+  const int num_units = static_cast<int>(model.store->table().num_units);
+  Pass pass;
+  model.store->start_gradients();
+  ops::Tape first, second;
+  const ops::Variable given = model.decoder->run_units(first, batch.inputs, {0, cut}, {}, 3);
+  const ops::Variable taken = second.variable(given.value);
+  const ops::Variable hidden =
+      model.decoder->enter_head(second, model.decoder->run_units(second, batch.inputs, {cut, num_units - 1}, taken, 3)).states;
+  pass.loss = model.decoder->loss(second, hidden, batch.labels_BT.reshape({-1}), 0.01).sum;
+  second.backward();
+  taken.gradient->hand_over(*given.gradient);
+  first.backward();
+  model.store->finish_gradients();
+  for (std::size_t index = 0; index < model.store->table().parameters.size(); ++index)
+    pass.gradients.push_back(model.store->parameter(index).gradient.clone());
+  return pass;
+}
+
+TEST_P(Families, UnitsInTwoPartsAreTheWholeModel) {
+  const Batch batch = make_batch(ragged_rows());
+  for (const auto mode : {ActivationCheckpointing::None, ActivationCheckpointing::Full, ActivationCheckpointing::Selective}) {
+    CausalLM model = load(GetParam(), {.decoder = {.activation_checkpointing = mode}}, 0.2);
+    const Pass expected = run(model, {batch}, 3);
+    for (int cut = 1; cut < static_cast<int>(model.store->table().num_units); ++cut)
+      EXPECT_TRUE(same_bits(run_in_two(model, batch, cut), expected)) << cut;
+  }
+}
+
 TEST(DecoderPrecision, Bf16IsNearFp32) {
   const Batch batch = make_batch(ragged_rows());
   for (const char* const name : kFamilies) {

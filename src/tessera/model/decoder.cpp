@@ -105,24 +105,37 @@ ops::LossSum Decoder::loss(ops::Tape& tape, const ops::Variable& hidden_RD, cons
 ops::LogitsOptions Decoder::logits_options() const { return {spec_.logits_divisor, spec_.final_soft_cap}; }
 
 Decoder::Hidden Decoder::hidden(ops::Tape& tape, const Inputs& inputs, std::uint64_t step) const {
+  return enter_head(tape, run_units(tape, inputs, {0, num_units() - 1}, {}, step));
+}
+
+Decoder::Hidden Decoder::enter_head(ops::Tape& tape, const ops::Variable& input) const {
+  UnitScope unit(unit_hooks_, tape, num_units() - 1);
+  return {norm(tape, input, final_norm_, final_norm_bias_), unit};
+}
+
+ops::Variable Decoder::run_units(ops::Tape& tape, const Inputs& inputs, UnitRange units, const ops::Variable& input, std::uint64_t step) const {
   // Blocks that run again in backward outlive this function: they share the call.
   const auto call = std::make_shared<Call>(Call{inputs, {}, options_.dropout_seed, step, nullptr});
   const bool drops = tape.training() && (spec_.residual_dropout > 0.0 || spec_.embedding_dropout > 0.0);
   if (drops) call->residual_tokens = token_numbers(inputs, seams_.projections->residual_tokens(call->num_tokens()));
   if (spec_.position == PositionKind::Rope)
     for (const RopeSpec& rope : spec_.ropes) call->rope_tables.push_back(rope_table(rope, inputs, angle_type_));
-  UnitScope embedding_unit(unit_hooks_, tape, 0);
-  ops::Variable x = embed(tape, *call);
-  embedding_unit.leave();
-  for (std::size_t layer = 0; layer < blocks_.size(); ++layer) {
-    const auto run = [this, layer, call](ops::Tape& inner, const ops::Variable& input) { return block(inner, input, layer, call); };
-    UnitScope unit(unit_hooks_, tape, static_cast<std::int64_t>(layer) + 1);
-    x = again(tape, x, run);
-    unit.leave();
+  ops::Variable x = input;
+  for (int unit = units.first; unit < units.end; ++unit) {
+    const auto layer = static_cast<std::size_t>(unit - 1);
+    const auto run = [this, layer, call](ops::Tape& inner, const ops::Variable& of) { return block(inner, of, layer, call); };
+    UnitScope scope(unit_hooks_, tape, unit);
+    x = unit == 0 ? embed(tape, *call) : again(tape, x, run);
+    scope.leave();
   }
-  UnitScope head_unit(unit_hooks_, tape, static_cast<std::int64_t>(blocks_.size()) + 1);
-  return {norm(tape, x, final_norm_, final_norm_bias_), head_unit};
+  return x;
 }
+
+std::int64_t Decoder::num_residual_tokens(const Inputs& inputs) const {
+  return seams_.projections->residual_tokens(inputs.num_rows() * inputs.length()).count;
+}
+
+int Decoder::num_units() const { return static_cast<int>(blocks_.size()) + 2; }
 
 ops::Variable Decoder::again(ops::Tape& tape, const ops::Variable& input,
                              const std::function<ops::Variable(ops::Tape&, const ops::Variable&)>& block) const {

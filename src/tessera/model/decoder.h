@@ -36,7 +36,8 @@ struct DecoderSeams {
 };
 
 /// Every decoder-only model Tessera knows, driven by its ModelSpec. Single-process code: whatever splits the work stands behind the seams.
-/// Holds pointers into `store`, which must outlive it. Numbers of heads in `spec` are those of the store's parameters.
+/// Holds pointers into `store`, which must outlive it. Numbers of heads in `spec` are those of the store's parameters. Of units whose weights the
+/// store does not have, none may be run.
 class Decoder {
  public:
   Decoder(const ModelSpec& spec, ParameterStore& store, DecoderOptions options = {}, DecoderSeams seams = {});
@@ -53,16 +54,23 @@ class Decoder {
     UnitScope head_unit;
   };
   Hidden hidden(ops::Tape& tape, const Inputs& inputs, std::uint64_t step = 0) const;
+  /// The same in parts, for ranks that have some of the units only: first units [first, end) of the embedding (0) and the blocks (1 … L), `input`
+  /// being what unit first − 1 gave (nothing for the embedding); then, after the last block, the head's unit.
+  ops::Variable run_units(ops::Tape& tape, const Inputs& inputs, UnitRange units, const ops::Variable& input, std::uint64_t step = 0) const;
+  Hidden enter_head(ops::Tape& tape, const ops::Variable& input) const;
   /// Logits [N, V] in fp32 (fp64 for reference runs) of the hidden states of N tokens; not recorded. Inside the head's unit.
   at::Tensor logits(const at::Tensor& hidden_RD, std::int64_t num_tokens) const;
   /// The cross-entropy of the head's logits, as ops::linear_cross_entropy. Inside the head's unit.
   ops::LossSum loss(ops::Tape& tape, const ops::Variable& hidden_RD, const at::Tensor& labels_N, double gradient_scale) const;
+  /// How many tokens of a microbatch's residual stream are here: R.
+  std::int64_t num_residual_tokens(const Inputs& inputs) const;
   const ModelSpec& spec() const { return spec_; }
+  const DecoderOptions& options() const { return options_; }
   /// Who is told when units begin and end (null: nobody). Must outlive every pass.
   void set_unit_hooks(UnitHooks* hooks) { unit_hooks_ = hooks; }
 
  private:
-  /// The weights of one block; null where the family has none.
+  /// The weights of one block; null where the family has none, or the store.
   struct Block {
     ops::Parameter *attention_norm, *attention_norm_bias, *attention_post_norm;
     ops::Parameter *query_key_value, *query_key_value_bias, *query_norm, *key_norm, *output, *output_bias;
@@ -71,6 +79,7 @@ class Decoder {
   };
   struct Call;
 
+  int num_units() const;
   ops::Variable embed(ops::Tape& tape, const Call& call) const;
   /// The block, recorded as activation checkpointing says.
   ops::Variable again(ops::Tape& tape, const ops::Variable& input, const std::function<ops::Variable(ops::Tape&, const ops::Variable&)>& block) const;

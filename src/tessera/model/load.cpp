@@ -55,7 +55,8 @@ void add_list(ProblemList& problems, const std::string& where, const std::string
 
 void check(const ParameterTable& table, const TensorSource& source, const Names& names) {
   std::vector<std::string> missing, surplus, misshapen, untyped;
-  std::set<std::string> expected;
+  std::set<std::string> expected, elsewhere;
+  for (const std::string& name : table.elsewhere) elsewhere.insert(names.in_source(name));
   for (const ParameterSpec& parameter : table.parameters) {
     for (const Piece& piece : parameter.pieces) {
       const std::string name = names.in_source(piece.tensor);
@@ -72,7 +73,8 @@ void check(const ParameterTable& table, const TensorSource& source, const Names&
     }
   }
   for (const TensorSpec& tensor : source.tensors()) {
-    const bool known = expected.contains(tensor.name) || is_inert(tensor.name) || (table.tied_head && tensor.name == table.tied_head_tensor);
+    const bool known = expected.contains(tensor.name) || is_inert(tensor.name) || (table.tied_head && tensor.name == table.tied_head_tensor) ||
+                       elsewhere.contains(tensor.name);
     if (!known) surplus.push_back(fmt::format("{} {}", tensor.name, formats::shape_to_string(tensor.shape)));
   }
   ProblemList problems;

@@ -14,7 +14,7 @@ namespace tessera::model {
 ///
 /// Before anything is read, one UserError lists every tensor that is missing, surplus, of another shape or of a type that does not convert. Not
 /// counted as surplus: buffers older versions of transformers saved (rotary inv_freq, attention masks), and a tied head that equals the embedding
-/// (one that differs is an error).
+/// (one that differs is an error), and tensors that the table says are elsewhere.
 void load_weights(ParameterStore& store, const formats::TensorSource& source);
 
 /// Names of the parameters that are matrices and that the checkpoint holds wholly in bf16.

@@ -16,20 +16,23 @@ std::int64_t align_up(std::int64_t elements) { return (elements + kAlignment - 1
 
 DType master_dtype(DType compute) { return compute == DType::F64 ? DType::F64 : DType::F32; }
 
-/// Which parameters share a buffer: those of one unit that are trained, and those that are not.
+/// Which parameters share a buffer: those of one unit that are trained, those that are not, and one that other ranks have in another unit.
 std::vector<FlatBuffer> plan_buffers(const ParameterTable& table, const ParameterStore::Options& options) {
   std::vector<FlatBuffer> buffers;
   for (std::size_t index = 0; index < table.parameters.size(); ++index) {
     const ParameterSpec& parameter = table.parameters[index];
     const bool trainable = options.trainable && !(options.frozen && options.frozen(parameter));
     const bool widened = options.kept_in_bfloat16.contains(parameter.name);
-    auto buffer = std::ranges::find_if(
-        buffers, [&](const FlatBuffer& other) { return other.unit == parameter.unit && other.trainable == trainable && other.widened == widened; });
+    auto buffer = std::ranges::find_if(buffers, [&](const FlatBuffer& other) {
+      return other.unit == parameter.unit && other.trainable == trainable && other.widened == widened &&
+             other.on_two_stages == parameter.on_two_stages;
+    });
     if (buffer == buffers.end()) {
       buffers.emplace_back();
       buffers.back().unit = parameter.unit;
       buffers.back().trainable = trainable;
       buffers.back().widened = widened;
+      buffers.back().on_two_stages = parameter.on_two_stages;
       buffer = buffers.end() - 1;
     }
     buffer->ranges.push_back({index, buffer->num_elements(), parameter.num_elements(), parameter.num_elements() / parameter.shape.front()});

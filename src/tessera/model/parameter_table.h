@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -52,18 +53,29 @@ struct ParameterSpec {
   std::int64_t layer = -1;                 ///< block number, −1 outside blocks
   std::vector<Piece> pieces;               ///< rows that none of them fills are zero and stay zero
   std::vector<ReplicatedRows> replicated;  ///< ascending; empty where one rank has the whole model
+  /// An embedding whose other use, as the head, is on another pipeline rank: both hold it, and the gradients of the two are to be summed.
+  bool on_two_stages = false;
 
   std::int64_t num_elements() const;
 };
 
-/// Every parameter of the model in the order of its units. Needs no tensors. A tied head has no entry of its own: it is a second use of the
-/// embedding.
+/// Consecutive units [first, end).
+struct UnitRange {
+  int first = 0;
+  int end = 0;
+
+  bool operator==(const UnitRange&) const = default;
+};
+
+/// Every parameter of the model (or of some units of it) in the order of its units. Needs no tensors. A tied head has no entry of its own: it is a
+/// second use of the embedding.
 struct ParameterTable {
   std::vector<ParameterSpec> parameters;
-  std::int64_t num_units = 0;
+  std::int64_t num_units = 0;  ///< of the whole model
   bool tied_head = false;
-  std::string tied_head_tensor;  ///< the checkpoint tensor that would repeat the embedding; empty when the head is not tied
-  std::string base_prefix;       ///< "model.": what checkpoints of the bare model leave out of every name but the head's
+  std::string tied_head_tensor;          ///< the checkpoint tensor that would repeat the embedding; empty when the head is not tied
+  std::string base_prefix;               ///< "model.": what checkpoints of the bare model leave out of every name but the head's
+  std::set<std::string> elsewhere = {};  ///< checkpoint tensors that other pipeline ranks have
 
   std::int64_t num_elements() const;
   const ParameterSpec& find(const std::string& name) const;

@@ -10,13 +10,7 @@
 /// Which layers a stage holds. Units are those of the parameter table: the embedding, each block, the final norm with the head.
 namespace tessera::pipeline {
 
-/// Consecutive units [first, end) of one stage.
-struct UnitRange {
-  int first = 0;
-  int end = 0;
-
-  bool operator==(const UnitRange&) const = default;
-};
+using model::UnitRange;
 
 /// What each unit costs one token: the elements of every matrix that it is multiplied by, and a row of every table that it is looked up in. So a head
 /// with a large vocabulary weighs as much as several blocks (tied or not), and an embedding next to nothing.
