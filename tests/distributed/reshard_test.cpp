@@ -39,6 +39,11 @@ std::vector<Layout> layouts(int num_ranks) {
         fmt::format("zero-{} 4", stage), 4, {"--distributed.strategy=megatron_fsdp", fmt::format("--distributed.zero_dp_strategy={}", stage)}};
   };
   const auto fsdp2 = [](int ranks) { return Layout{fmt::format("fsdp2 {}", ranks), ranks, {"--distributed.strategy=fsdp2"}}; };
+  const auto pp = [](int ranks, int stages, const std::string& schedule, std::vector<std::string> more = {}) {
+    more.push_back(fmt::format("--distributed.pp_size={}", stages));
+    more.push_back("--distributed.pipeline.pp_schedule=" + schedule);
+    return Layout{fmt::format("pp {} {} of {}", stages, schedule, ranks), ranks, std::move(more)};
+  };
   std::vector<Layout> all{{"one", 1},
                           {"ddp 2", 2, {"--distributed.strategy=ddp"}},
                           fsdp2(2),
@@ -53,7 +58,10 @@ std::vector<Layout> layouts(int num_ranks) {
                           {"cp 2", 2, {"--distributed.cp_size=2"}},
                           {"tp 4 sequence", 4, {"--distributed.tp_size=4", "--distributed.sequence_parallel=true"}},
                           {"tp 2 dp 2", 4, {"--distributed.tp_size=2"}},
-                          {"tp 2 cp 2", 4, {"--distributed.tp_size=2", "--distributed.cp_size=2", "--distributed.sequence_parallel=true"}}};
+                          {"tp 2 cp 2", 4, {"--distributed.tp_size=2", "--distributed.cp_size=2", "--distributed.sequence_parallel=true"}},
+                          pp(2, 2, "zero_bubble"),
+                          pp(4, 4, "1f1b"),
+                          pp(4, 2, "v_schedule", {"--distributed.tp_size=2"})};
   std::erase_if(all, [&](const Layout& layout) { return layout.num_ranks > num_ranks; });
   return all;
 }
@@ -92,6 +100,7 @@ struct Stage {
     std::vector<std::string> overrides{"--step_scheduler.global_batch_size=24",
                                        "--step_scheduler.local_batch_size=1",
                                        "--dataset.num_sentences=180",
+                                       "--model.config.n_layer=4",
                                        fmt::format("--step_scheduler.max_steps={}", step),
                                        "--optimizer.eps=1e-6",
                                        "--lr_scheduler.wd_incr_steps=22"};
@@ -188,6 +197,22 @@ RANKS_TEST(AsyncSave, SavesBesideTrainingWhatItWouldHaveSavedAlone, 2, 4) {
     EXPECT_TRUE(checkpoint::compare(entry.path, other).same()) << other;
     EXPECT_TRUE(verify_files(other, checkpoint::read_manifest(other), checkpoint::Verify::Full).empty()) << other;
   }
+  stage.world->barrier();
+}
+
+/// One run, whose every part is laid out in another way.
+RANKS_TEST(Reshard, FromPipelineToOneProcess, 8) {
+  const Stage stage;
+  const std::vector<std::string> pp4{"--distributed.pp_size=4", "--distributed.pipeline={}"};
+  const std::vector<std::string> pp2{"--distributed.pp_size=2", "--distributed.tp_size=2", "--distributed.pipeline.pp_schedule=v_schedule"};
+  const fs::path directory = stage.root / "all in turn", one = stage.root / "one";
+  stage.train_to(3, {"pp 4", 8, pp4}, directory);
+  stage.train_to(6, {"pp 2 tp 2", 8, pp2}, directory);
+  stage.train_to(9, {"fsdp2", 8}, directory);
+  stage.train_to(kLastStep, {"one", 1}, directory);
+  stage.train_to(kLastStep, {"one", 1}, one);
+  expect_same_course(directory, one, false);
+  expect_same_state(directory, one, false);
   stage.world->barrier();
 }
 

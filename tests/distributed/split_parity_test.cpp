@@ -7,6 +7,7 @@
 #include <set>
 
 #include "distributed/trajectory.h"
+#include "tessera/config/pipeline_schedule.h"
 
 namespace tessera::test {
 namespace {
@@ -155,13 +156,38 @@ RANKS_TEST(SplitParity, Dropout, 2, 4) {
   }
 }
 
+/// The goldens have four layers: eight stages are too many.
+using config::PipelineSchedule;
+const std::vector<PipelineSchedule> kOneStageEach = {PipelineSchedule::GPipe, PipelineSchedule::OneFOneB};
+const std::vector<PipelineSchedule> kAnySchedule = {PipelineSchedule::GPipe,
+                                                    PipelineSchedule::OneFOneB,
+                                                    PipelineSchedule::Interleaved1F1B,
+                                                    PipelineSchedule::LoopedBFS,
+                                                    PipelineSchedule::InterleavedZeroBubble,
+                                                    PipelineSchedule::ZBVZeroBubble,
+                                                    PipelineSchedule::DualPipeV};
+
+void cut_into_stages(TrainingCase& c, std::int64_t pp, PipelineSchedule schedule, std::int64_t num_microbatches) {
+  c.distributed.sizes.pp_size = pp;
+  c.distributed.pipeline.emplace().pp_schedule = schedule;
+  c.accumulation = num_microbatches;
+  c.layout += fmt::format(" pp {} {}", pp, config::to_string(schedule));
+}
+
 /// Any composition of everything, a function of its number. By hand: --gtest_filter='*RandomComposition*/17'.
 TrainingCase random_case(int number) {
   std::mt19937 random(static_cast<unsigned>(number) * 7919U + static_cast<unsigned>(backend().world_size()));
   const auto one_of = [&](const auto& values) { return values[std::uniform_int_distribution<std::size_t>(0, std::size(values) - 1)(random)]; };
   TrainingCase c = one_of(splits(one_of(golden_models())));
-  const std::int64_t dp = backend().world_size() / (c.distributed.sizes.tp_size * c.distributed.sizes.cp_size);
-  if (!c.distributed.sequence_parallel && one_of(std::array{false, false, true})) {
+  std::int64_t dp = backend().world_size() / (c.distributed.sizes.tp_size * c.distributed.sizes.cp_size);
+  c.accumulation = one_of(std::array{1, 2, 3});
+  if (dp % 2 == 0 && one_of(std::array{false, true})) {
+    const std::int64_t pp = dp % 4 == 0 ? one_of(std::array{2, 4}) : 2;
+    cut_into_stages(c, pp, one_of(pp == 2 ? kAnySchedule : kOneStageEach), one_of(std::array{2, 3}) * pp);
+    dp /= pp;
+  }
+  const bool pipeline = c.distributed.sizes.pp_size > 1;
+  if (!pipeline && !c.distributed.sequence_parallel && one_of(std::array{false, false, true})) {
     c.distributed.strategy = config::Strategy::MegatronFsdp;
     c.distributed.megatron_fsdp.zero_dp_strategy = one_of(std::array{0, 1, 2, 3});
     c.layout = fmt::format("zero-{}{}", c.distributed.megatron_fsdp.zero_dp_strategy, c.layout.substr(5));
@@ -170,7 +196,6 @@ TrainingCase random_case(int number) {
     c.layout += " hybrid 2";
   }
   c.distributed.enable_async_tensor_parallel = c.distributed.sequence_parallel && one_of(std::array{false, true});
-  c.accumulation = one_of(std::array{1, 2, 3});
   c.checkpointing = one_of(std::array{ActivationCheckpointing::None, ActivationCheckpointing::Full, ActivationCheckpointing::Selective});
   if (c.distributed.strategy == config::Strategy::MegatronFsdp && c.checkpointing == ActivationCheckpointing::Selective)
     c.checkpointing = ActivationCheckpointing::Full;

@@ -150,7 +150,9 @@ std::string TrainingCase::name() const {
 Trajectory run(const TrainingCase& c, comm::Backend& backend, std::int64_t steps) {
   const auto setup = parallel::DistributedSetup::build(backend, c.distributed);
   const std::vector<data::Batch> parts = microbatches(*setup.mesh, c, spec_of(c).vocab_size);
-  parallel::CausalLM model = make_model(c, setup, static_cast<std::int64_t>(parts.size()));
+  // A pipeline's schedule may be for more microbatches than there are.
+  const bool pipeline = c.distributed.sizes.pp_size > 1;
+  parallel::CausalLM model = make_model(c, setup, pipeline ? c.accumulation : static_cast<std::int64_t>(parts.size()));
   optim::Optimizer optimizer(*model.model.store, {.betas = {0.9, 0.95}, .epsilon = 1e-6});
   Trajectory result;
   for (std::int64_t step = 0; step < steps; ++step) {

@@ -240,5 +240,14 @@ TEST(PublishedBubble, DualPipeV) {
   });
 }
 
+TEST(Simulate, ForwardPassesAloneEndWhereverTheStagesAre) {
+  for (int ranks = 1; ranks <= 8; ++ranks) {
+    for (const Placement& placement : {pipeline::loop_placement(ranks, 1), pipeline::loop_placement(ranks, 3), pipeline::v_placement(ranks)}) {
+      const Simulation result = simulate(pipeline::lower(pipeline::forward_schedule(placement, 5), placement), placement);
+      EXPECT_GE(result.step_time, 5.0 * placement.num_stages() / ranks);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tessera::plan

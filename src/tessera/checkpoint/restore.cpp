@@ -75,6 +75,10 @@ struct KnownNames {
 
 KnownNames known_names(const model::ParameterStore& store) {
   KnownNames names;
+  for (const std::string& tensor : store.table().elsewhere) {
+    names.model.insert(tensor);
+    for (const char* const kind : {kMaster, kFirstMoment, kSecondMoment}) names.optim.insert(kind + tensor);
+  }
   for (std::size_t index = 0; index < store.table().parameters.size(); ++index) {
     for (const model::Piece& piece : store.table().parameters[index].pieces) {
       names.model.insert(piece.tensor);

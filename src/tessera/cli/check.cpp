@@ -7,6 +7,7 @@
 #include "tessera/cli/cli.h"
 #include "tessera/cli/recipe_arguments.h"
 #include "tessera/config/interpolate.h"
+#include "tessera/config/pipeline_schedule.h"
 #include "tessera/config/print.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
@@ -15,7 +16,10 @@
 #include "tessera/mesh/mesh_context.h"
 #include "tessera/model/parameter_table.h"
 #include "tessera/model/summary.h"
+#include "tessera/parallel/pipeline/lowering.h"
+#include "tessera/parallel/pipeline_plan.h"
 #include "tessera/parallel/tensor/plan.h"
+#include "tessera/plan/simulate.h"
 #include "tessera/train/examine.h"
 #include "tessera/train/memory_plan.h"
 
@@ -27,7 +31,7 @@ struct Report {
   std::int64_t num_ranks = 1;
   std::int64_t rows = 1;
   std::int64_t length = 1;
-  model::MemoryEstimate memory;  ///< of one rank
+  std::vector<model::MemoryEstimate> memory;  ///< of the ranks of pp; one element without a pipeline
 };
 
 Report examine(const config::LoadedRecipe& loaded, std::int64_t num_ranks) {
@@ -35,12 +39,27 @@ Report examine(const config::LoadedRecipe& loaded, std::int64_t num_ranks) {
   if (!report.examination.plan) return report;
   const config::Recipe& recipe = loaded.recipe;
   const train::ModelPlan& plan = *report.examination.plan;
-  report.rows = recipe.step_scheduler.local_batch_size;
+  report.rows = train::microbatch_rows(recipe.distributed, recipe.step_scheduler.local_batch_size);
   const std::optional<std::int64_t> length = recipe.dataset ? recipe.dataset->seq_length : std::nullopt;
   report.length = length.value_or(std::min<std::int64_t>(plan.spec.max_position_embeddings, 1024));
   const mesh::MeshSizes one_rank;
-  report.memory = train::memory_plan(recipe, plan.spec, plan.dtype, report.examination.mesh.value_or(one_rank), report.rows, report.length);
+  report.memory = train::memory_plan(recipe, plan.spec, plan.dtype, report.examination.mesh.value_or(one_rank), report.rows, report.length,
+                                     report.examination.pipeline);
   return report;
+}
+
+std::string whose(const Report& report, std::size_t rank) {
+  if (report.memory.size() > 1) return fmt::format("pp {}: ", rank);
+  return report.num_ranks > 1 ? "per rank: " : "";
+}
+
+void print_memory(const Report& report, std::size_t rank) {
+  const model::MemoryEstimate& m = report.memory[rank];
+  const auto bytes = [](std::int64_t value) { return human_bytes(static_cast<double>(value)); };
+  fmt::print("memory        {}weights {}, gradients {}, optimizer {}, {}activations {} ({} x {} tokens); {} in all\n", whose(report, rank),
+             bytes(m.weights), bytes(m.gradients), bytes(m.optimizer),
+             report.num_ranks > 1 ? fmt::format("gathered units {}, messages {}, ", bytes(m.gathered), bytes(m.messages)) : "", bytes(m.activations),
+             report.rows, report.length, bytes(m.total()));
 }
 
 void print_model(const Report& report) {
@@ -52,14 +71,8 @@ void print_model(const Report& report) {
   if (plan.spec.num_layers() > 1) fmt::print("  (layers 1 to {} like layer 0)\n", plan.spec.num_layers() - 1);
   fmt::print("parameters    {}\n", human_count(static_cast<double>(table.num_elements())));
   fmt::print("flops/token   {} (forward and backward, {} tokens)\n", human_count(model::flops_per_token(plan.spec, report.length)), report.length);
-  const model::MemoryEstimate& m = report.memory;
-  const auto bytes = [](std::int64_t value) { return human_bytes(static_cast<double>(value)); };
-  fmt::print("memory        {}weights {}, gradients {}, optimizer {}, {}activations {} ({} x {} tokens); {} in all\n",
-             report.num_ranks > 1 ? "per rank: " : "", bytes(m.weights), bytes(m.gradients), bytes(m.optimizer),
-             report.num_ranks > 1 ? fmt::format("gathered units {}, messages {}, ", bytes(m.gathered), bytes(m.messages)) : "", bytes(m.activations),
-             report.rows, report.length, bytes(m.total()));
+  for (std::size_t rank = 0; rank < report.memory.size(); ++rank) print_memory(report, rank);
 }
-
 void print_plans(const Report& report, const config::Distributed& distributed) {
   const mesh::MeshSizes& sizes = *report.examination.mesh;
   const model::ModelSpec& spec = report.examination.plan->spec;
@@ -105,6 +118,30 @@ void print_mesh(const mesh::MeshSizes& sizes) {
   if (num_ranks > most) fmt::print("  … to rank {}; --json lists all\n", num_ranks - 1);
 }
 
+/// Of one step, at equal costs of all passes.
+double bubble_share(const parallel::PipelinePlan& plan) {
+  const pipeline::Placement& placement = plan.stages.placement;
+  return plan::simulate(pipeline::lower(plan.schedule, placement), placement).bubble_share();
+}
+
+void print_pipeline(const Report& report, const config::Distributed& distributed) {
+  const parallel::PipelinePlan& plan = *report.examination.pipeline;
+  const config::Pipeline& options = *distributed.pipeline;
+  const std::string schedule = options.pp_schedule_csv.empty() ? std::string(config::to_string(options.pp_schedule)) : options.pp_schedule_csv;
+  fmt::print("\npipeline: {}, {} microbatches of {} row{}, {:.1f} % bubble\n", schedule, plan.num_microbatches, options.pp_microbatch_size,
+             options.pp_microbatch_size == 1 ? "" : "s", 100.0 * bubble_share(plan));
+  for (const std::string& line : parallel::describe(plan.stages, report.examination.plan->spec)) fmt::print("  {}\n", line);
+}
+
+OrderedJson to_json(const parallel::PipelinePlan& plan) {
+  OrderedJson stages = OrderedJson::array();
+  for (std::size_t stage = 0; stage < plan.stages.units.size(); ++stage) {
+    const model::UnitRange& units = plan.stages.units[stage];
+    stages.push_back({{"pp", plan.stages.placement.rank_of[stage]}, {"first_unit", units.first}, {"end_unit", units.end}});
+  }
+  return {{"microbatches", plan.num_microbatches}, {"bubble", bubble_share(plan)}, {"stages", std::move(stages)}};
+}
+
 OrderedJson to_json(const mesh::MeshSizes& sizes) {
   OrderedJson groups = OrderedJson::object();
   for (const mesh::AxisSet axes : axes_to_show(sizes)) groups[mesh::to_string(axes)] = mesh::MeshContext(sizes, 0).all_groups(axes);
@@ -122,18 +159,25 @@ OrderedJson to_json(const mesh::MeshSizes& sizes) {
   return json;
 }
 
+OrderedJson to_json(const model::MemoryEstimate& m) {
+  return {{"weights", m.weights},   {"gradients", m.gradients},     {"optimizer", m.optimizer}, {"gathered", m.gathered},
+          {"messages", m.messages}, {"activations", m.activations}, {"total", m.total()}};
+}
+
 OrderedJson to_json(const Report& report) {
   OrderedJson problems = OrderedJson::array();
   for (const Problem& p : report.examination.problems) problems.push_back({{"where", p.where}, {"what", p.what}, {"rule", p.rule}, {"fix", p.fix}});
   OrderedJson json{{"problems", problems}};
   if (report.examination.mesh) json["mesh"] = to_json(*report.examination.mesh);
+  if (report.examination.pipeline) json["pipeline"] = to_json(*report.examination.pipeline);
   if (!report.examination.plan) return json;
-  const model::MemoryEstimate& m = report.memory;
   json["model_type"] = report.examination.plan->spec.model_type;
   json["parameters"] = model::parameter_table(report.examination.plan->spec).num_elements();
   json["flops_per_token"] = model::flops_per_token(report.examination.plan->spec, report.length);
-  json["memory"] = {{"weights", m.weights},   {"gradients", m.gradients},     {"optimizer", m.optimizer}, {"gathered", m.gathered},
-                    {"messages", m.messages}, {"activations", m.activations}, {"total", m.total()}};
+  // Of the rank that needs most; in a pipeline, of each too.
+  json["memory"] = to_json(*std::ranges::max_element(report.memory, {}, &model::MemoryEstimate::total));
+  if (report.memory.size() > 1)
+    for (const model::MemoryEstimate& rank : report.memory) json["memory_of_pp_ranks"].push_back(to_json(rank));
   return json;
 }
 
@@ -156,6 +200,7 @@ int check(const RecipeArguments& arguments, std::int64_t num_ranks, bool plans, 
   fmt::print("{}", config::print_yaml(recipe.tree));
   for (const std::string& note : recipe.notes) log::note(std::string_view(note));
   if (report.examination.mesh && num_ranks > 1) print_mesh(*report.examination.mesh);
+  if (report.examination.pipeline) print_pipeline(report, recipe.recipe.distributed);
   if (report.examination.plan) print_model(report);
   if (plans && report.examination.plan && report.examination.mesh) print_plans(report, recipe.recipe.distributed);
   if (!report.examination.problems.empty()) throw UserError(report.examination.problems);

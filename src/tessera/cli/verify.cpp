@@ -40,8 +40,10 @@ config::LoadedRecipe recipe_of(const Options& options) {
   ProblemList problems;
   const std::vector<config::Override> overrides = config::parse_overrides(options.parser->remaining(), problems);
   refuse_other_sections(overrides, problems);
-  config::Node tree =
-      config::parse_yaml("model: {_target_: from_config, config: {model_type: llama}}\ndataset: {_target_: mock_unpacked}\n", "verify");
+  config::Node tree = config::parse_yaml(
+      "model: {_target_: from_config, config: {model_type: llama}}\ndataset: {_target_: mock_unpacked}\n"
+      "distributed: {pipeline: {}}\n",
+      "verify");
   config::apply_overrides(tree, overrides, problems);
   problems.throw_if_any();
   config::LoadedRecipe loaded = config::load_recipe(std::move(tree), config::process_environment());

@@ -183,7 +183,6 @@ void validate_model_split(const Distributed& distributed, const ModelSizes& mode
 
 std::vector<AxisToCome> axes_to_come(const ParallelismSizes& sizes) {
   std::vector<AxisToCome> axes;
-  if (sizes.pp_size > 1) axes.push_back({"pp_size", "pipeline parallelism"});
   if (sizes.ep_size > 1) axes.push_back({"ep_size", "expert parallelism"});
   return axes;
 }

@@ -39,11 +39,11 @@ class Phases {
     const std::int64_t block = kept_by_block();
     const std::int64_t kept = spec_.num_layers() * (full ? block_input : block) + shared_by_layers();
     const std::int64_t again = full ? block - block_input : 0;  // one block's own tensors, while it runs a second time
-    return {.loss = kept + loss(), .blocks = kept + again + std::max({feed_forward_backward(), attention_backward(), forward_end()})};
+    return {.kept = kept, .loss = kept + loss(), .blocks = kept + again + std::max({feed_forward_backward(), attention_backward(), forward_end()})};
   }
 
   /// The tensors of one block, as none is kept.
-  ActivationBytes inference() const { return {.loss = 0, .blocks = kept_by_block() + tensor(w_.hidden) + shared_by_layers()}; }
+  ActivationBytes inference() const { return {.kept = 0, .loss = 0, .blocks = kept_by_block() + tensor(w_.hidden) + shared_by_layers()}; }
 
  private:
   std::int64_t tensor(std::int64_t width) const { return tokens_ * width * element_; }

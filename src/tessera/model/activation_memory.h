@@ -11,8 +11,9 @@ namespace tessera::model {
 /// beside it, found by walking through the phases of a step. What kernels and the matrix-product library take for themselves, some megabytes a
 /// thread, is not in it. Every position counts as a label.
 struct ActivationBytes {
-  std::int64_t loss = 0;    ///< while the loss's chunks run
-  std::int64_t blocks = 0;  ///< at the last block's forward or a block's backward
+  std::int64_t kept = 0;    ///< from forward to backward
+  std::int64_t loss = 0;    ///< while the loss's chunks run, `kept` included
+  std::int64_t blocks = 0;  ///< at the last block's forward or a block's backward, likewise
   std::int64_t most() const { return loss > blocks ? loss : blocks; }
 };
 ActivationBytes activation_bytes(const ModelSpec& spec, const MemoryRequest& request);

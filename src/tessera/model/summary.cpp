@@ -40,9 +40,7 @@ double flops_per_token(const ModelSpec& spec, std::int64_t sequence_length) {
   return 6.0 * matrices + 12.0 * static_cast<double>(spec.num_attention_heads * spec.head_dim) * visible;
 }
 
-MemoryEstimate estimate_memory(const ModelSpec& spec, const MemoryRequest& request) {
-  const ParameterTable table = parameter_table(spec);
-  const std::int64_t elements = table.num_elements();
+MemoryEstimate estimate_state(std::int64_t elements, const MemoryRequest& request) {
   const std::int64_t trained = !request.training ? 0 : request.trainable_elements < 0 ? elements : request.trainable_elements;
   const auto compute = static_cast<std::int64_t>(size_of(request.compute_dtype));
   const std::int64_t master = request.compute_dtype == DType::F64 ? 8 : 4;
@@ -51,6 +49,11 @@ MemoryEstimate estimate_memory(const ModelSpec& spec, const MemoryRequest& reque
   estimate.weights = share(elements, sharding.weights) * compute + (compute == master ? 0 : share(trained, sharding.optimizer) * master);
   estimate.gradients = share(trained, sharding.gradients) * master;
   estimate.optimizer = 2 * share(trained, sharding.optimizer) * master;
+  return estimate;
+}
+
+MemoryEstimate estimate_memory(const ModelSpec& spec, const MemoryRequest& request) {
+  MemoryEstimate estimate = estimate_state(parameter_table(spec).num_elements(), request);
   estimate.activations = activation_bytes(spec, request).most();
   return estimate;
 }

@@ -52,6 +52,8 @@ struct MemoryEstimate {
 
   std::int64_t total() const { return weights + gradients + optimizer + gathered + messages + activations; }
 };
+/// Weights, gradients and moments of a rank that has so many elements, before they are sharded; no activations.
+MemoryEstimate estimate_state(std::int64_t elements, const MemoryRequest& request);
 /// Without what the engine gathers and sends: parallel/data/transient_memory.h, and train/memory_plan.h for all together.
 MemoryEstimate estimate_memory(const ModelSpec& spec, const MemoryRequest& request);
 

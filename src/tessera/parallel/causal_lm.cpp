@@ -3,8 +3,11 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <algorithm>
+
 #include "tessera/parallel/context/attention.h"
 #include "tessera/parallel/context/blocks.h"
+#include "tessera/parallel/pipeline/stage_table.h"
 #include "tessera/parallel/tensor/projections.h"
 
 namespace tessera::parallel {
@@ -13,15 +16,19 @@ namespace {
 /// Of activations in host memory, per rank.
 constexpr std::int64_t kMostHostBytes = std::int64_t{64} << 30;
 
-/// What this rank computes of every layer, and whom it asks for the rest.
-model::LayerShare layer_share(const model::ModelSpec& spec, const DistributedSetup& setup, const TensorShare& tensor) {
+/// What this rank computes of every layer, and whom it asks for the rest. `stages`: of the pipeline; null without one.
+model::LayerShare layer_share(const model::ModelSpec& spec, const DistributedSetup& setup, const TensorShare& tensor,
+                              const pipeline::StagePlan* stages) {
   model::LayerShare share;
+  if (stages != nullptr)
+    share.table =
+        pipeline::stage_table(tensor_parallel_table(spec, tensor), *stages, static_cast<int>(setup.mesh->index(mesh::Axis::PipelineParallel)));
   if (setup.strategy.offload_activations) share.seams.activation_pool = std::make_unique<ops::ActivationPool>(kMostHostBytes);
   if (setup.mesh->size(mesh::Axis::Context) > 1)
     share.seams.attention = context_parallel_attention(setup.communicators->get(mesh::Axis::Context), setup.strategy.cp_attention);
   if (tensor.size == 1) return share;
   share.spec = tensor_parallel_spec(spec, tensor);
-  share.table = tensor_parallel_table(spec, tensor);
+  if (!share.table) share.table = tensor_parallel_table(spec, tensor);
   share.seams.projections =
       tensor_parallel_projections(setup.communicators->get(mesh::Axis::Tensor), {.sequence_parallel = tensor.sequence_parallel,
                                                                                  .overlap_chunks = setup.strategy.enable_async_tensor_parallel,
@@ -42,6 +49,14 @@ HolderGroups holder_groups(const model::ModelSpec& spec, const DistributedSetup&
   return groups;
 }
 
+/// The other rank that holds a tied embedding, and this one; null where there is none.
+comm::Communicator* tied_group(const model::ModelSpec& spec, const DistributedSetup& setup, const std::optional<PipelinePlan>& plan) {
+  if (!plan) return nullptr;
+  const std::vector<int> ranks = pipeline::tied_ranks(model::parameter_table(spec), plan->stages);
+  if (std::ranges::count(ranks, setup.mesh->index(mesh::Axis::PipelineParallel)) == 0) return nullptr;
+  return &setup.communicators->pair(mesh::Axis::PipelineParallel, static_cast<std::size_t>(ranks[0]), static_cast<std::size_t>(ranks[1]));
+}
+
 template <class Make>
 CausalLM distribute(const model::ModelSpec& spec, const DistributedSetup& setup, model::CausalLMOptions options, std::int64_t num_microbatches,
                     const Make& make) {
@@ -51,21 +66,29 @@ CausalLM distribute(const model::ModelSpec& spec, const DistributedSetup& setup,
                            .rank = mesh.index(mesh::Axis::Tensor),
                            .sequence_parallel = setup.strategy.sequence_parallel,
                            .plan = plan_split(setup.strategy, spec, nullptr, problems)};
+  std::optional<PipelinePlan> pipeline =
+      plan_pipeline(setup.strategy, spec, static_cast<int>(num_microbatches), [](std::string_view) { return std::string(); }, problems);
   problems.throw_if_any();
   const DType dtype = options.dtype.value_or(model::default_compute_dtype(spec));
   const DataParallelPolicy policy = data_parallel_policy(setup.strategy, dtype, num_microbatches);
   options.placement = placement(policy, *setup.mesh);
-  CausalLM result{.model = make(options, layer_share(spec, setup, tensor)),
+  CausalLM result{.model = make(options, layer_share(spec, setup, tensor, pipeline ? &pipeline->stages : nullptr)),
                   .policy = policy,
                   .engine = nullptr,
+                  .pipeline = nullptr,
                   .mesh = setup.mesh.get(),
                   .communicators = setup.communicators.get()};
   const bool shards = policy.sharding != Sharding::None;
   comm::Communicator& shard_group = setup.communicators->get(shards ? mesh::kDpShardCp : mesh::AxisSet());
   comm::Communicator& replica_group = setup.communicators->get(shards ? mesh::AxisSet(mesh::Axis::DataReplicate) : mesh::kDpCp);
-  result.engine = std::make_unique<DataParallelEngine>(*result.model.store, policy, shard_group, replica_group, holder_groups(spec, setup, tensor));
+  result.engine = std::make_unique<DataParallelEngine>(*result.model.store, policy, shard_group, replica_group, holder_groups(spec, setup, tensor),
+                                                       tied_group(spec, setup, pipeline));
   result.model.decoder->set_unit_hooks(result.engine.get());
   result.engine->weights_loaded();
+  if (!pipeline) return result;
+  const pipeline::Channels channels{setup.communicators->channel(mesh::Axis::PipelineParallel, "activations"),
+                                    setup.communicators->channel(mesh::Axis::PipelineParallel, "gradients")};
+  result.pipeline = std::make_unique<PipelinePasses>(std::move(*pipeline), *result.model.decoder, *result.model.store, *result.engine, channels);
   return result;
 }
 
@@ -76,26 +99,43 @@ at::Tensor box_of(at::Tensor tensor, const model::Piece& piece) {
   return tensor;
 }
 
-/// Adds up the ranks of tensor parallelism, each giving what it alone owns.
-template <class Whole>
-std::map<std::string, at::Tensor> by_tensor(const CausalLM& model, const Whole& whole_buffer) {
+bool is_trained(const model::ParameterStore& store, const model::ParameterSpec& parameter) {
+  const model::ParameterStore::Options& options = store.options();
+  return options.trainable && !(options.frozen && options.frozen(parameter));
+}
+
+/// Adds up the ranks of tensor and pipeline parallelism, each giving what it alone owns. `wanted`: parameters of the whole model whose buffers
+/// `whole_buffer` gives.
+template <class Wanted, class Whole>
+std::map<std::string, at::Tensor> by_tensor(const CausalLM& model, const Wanted& wanted, const Whole& whole_buffer) {
   const model::ParameterStore& store = *model.model.store;
   std::map<std::string, at::Tensor> tensors;
+  const bool wide = store.options().compute_dtype == DType::F64;
+  for (const model::ParameterSpec& parameter : model::parameter_table(model.model.spec).parameters)
+    if (wanted(parameter))
+      for (const model::Piece& piece : parameter.pieces)
+        tensors.emplace(piece.tensor, at::zeros(piece.tensor_shape, at::TensorOptions().dtype(wide ? at::kDouble : at::kFloat)));
   for (const model::FlatBuffer& buffer : store.buffers()) {
     const at::Tensor whole = whole_buffer(buffer);
     if (!whole.defined()) continue;
     for (const model::FlatRange& range : buffer.ranges) {
       const model::ParameterSpec& parameter = store.table().parameters[range.parameter];
-      for (const model::Piece& piece : parameter.pieces)
-        if (!tensors.contains(piece.tensor)) tensors.emplace(piece.tensor, at::zeros(piece.tensor_shape, whole.options()));
       for (const model::Extent& own : model::owned_extents(store.table(), {range}, {range.begin, range.begin + range.size}))
         for (const model::PlacedPiece& placed : model::pieces_within(parameter, range, own))
           box_of(tensors.at(placed.piece.tensor), placed.piece).copy_(model::checkpoint_view(whole, placed, 0));
     }
   }
-  comm::Communicator& group = model.group(mesh::Axis::Tensor);
+  comm::Communicator& group = model.group(mesh::Axis::Tensor | mesh::Axis::PipelineParallel);
   for (const auto& [name, tensor] : tensors) group.all_reduce(tensor).wait();
   return tensors;
+}
+
+at::Tensor own_logits(const model::Decoder& decoder, const model::Inputs& inputs) {
+  ops::Tape tape(ops::Tape::Mode::Inference);
+  model::Decoder::Hidden hidden = decoder.hidden(tape, inputs);
+  at::Tensor logits = decoder.logits(hidden.states.value, inputs.num_rows() * inputs.length());
+  hidden.head_unit.leave();
+  return logits;
 }
 
 }  // namespace
@@ -106,20 +146,20 @@ ContextShare CausalLM::share_of(const model::Inputs& inputs, const at::Tensor& l
 
 at::Tensor whole_logits(const CausalLM& model, const model::Inputs& inputs) {
   const ContextShare share = model.share_of(inputs, at::zeros_like(inputs.input_ids_BT));
-  ops::Tape tape(ops::Tape::Mode::Inference);
-  model::Decoder::Hidden hidden = model.model.decoder->hidden(tape, share.inputs);
-  const at::Tensor logits = model.model.decoder->logits(hidden.states.value, share.inputs.num_rows() * share.inputs.length());
-  hidden.head_unit.leave();
+  const at::Tensor logits = model.pipeline ? model.pipeline->logits(share) : own_logits(*model.model.decoder, share.inputs);
   if (share.inputs.runs_of_ranks.empty()) return logits;
   return gather_tokens(model.group(mesh::Axis::Context), share.inputs, logits);
 }
 
 std::map<std::string, at::Tensor> whole_gradients(const CausalLM& model) {
-  return by_tensor(model, [&](const model::FlatBuffer& buffer) { return buffer.trainable ? model.engine->whole_gradient(buffer) : at::Tensor(); });
+  const auto trained = [&](const model::ParameterSpec& parameter) { return is_trained(*model.model.store, parameter); };
+  return by_tensor(model, trained,
+                   [&](const model::FlatBuffer& buffer) { return buffer.trainable ? model.engine->whole_gradient(buffer) : at::Tensor(); });
 }
 
 std::map<std::string, at::Tensor> whole_weights(const CausalLM& model) {
-  return by_tensor(model, [&](const model::FlatBuffer& buffer) { return model.engine->whole_master(buffer); });
+  const auto all = [](const model::ParameterSpec&) { return true; };
+  return by_tensor(model, all, [&](const model::FlatBuffer& buffer) { return model.engine->whole_master(buffer); });
 }
 
 CausalLM CausalLM::from_pretrained(const std::filesystem::path& directory, const model::ModelSpec& spec, const DistributedSetup& setup,

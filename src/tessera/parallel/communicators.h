@@ -2,6 +2,8 @@
 
 #include <map>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "tessera/comm/communicator.h"
@@ -21,13 +23,17 @@ class Communicators {
   comm::Communicator& get(mesh::AxisSet axes);
   /// Part of a group: `size` consecutive members, this rank among them; `size` divides the group's.
   comm::Communicator& get(mesh::AxisSet axes, std::int64_t size);
+  /// Two members of a group, by their places in it, this rank being one of them.
+  comm::Communicator& pair(mesh::AxisSet axes, std::size_t first, std::size_t second);
+  /// One more communicator over a group, for messages of one kind.
+  comm::Communicator& channel(mesh::AxisSet axes, const std::string& kind);
 
  private:
-  comm::Communicator& make(std::vector<std::int64_t> members, const std::string& name);
+  comm::Communicator& make(std::vector<std::int64_t> members, const std::string& name, const std::string& kind = "");
 
   comm::Backend& backend_;
   const mesh::MeshContext& mesh_;
-  std::map<std::vector<std::int64_t>, std::unique_ptr<comm::Communicator>> by_members_;
+  std::map<std::pair<std::vector<std::int64_t>, std::string>, std::unique_ptr<comm::Communicator>> made_;  ///< by members and kind
 };
 
 }  // namespace tessera::parallel

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include "tessera/mesh/mesh_sizes.h"
+#include "tessera/parallel/pipeline/lowering.h"
 #include "tessera/parallel/tensor/plan.h"
+#include "tessera/plan/simulate.h"
 
 namespace tessera::train {
 namespace {
@@ -23,6 +25,41 @@ void refuse_other_dtypes(const config::LoadedRecipe& loaded, DType compute, std:
   refuse("distributed.autocast_dtype", options.autocast_dtype);
 }
 
+/// What a pipeline section may ask for and is not done.
+void refuse_pipeline_options(const config::LoadedRecipe& loaded, DType compute, std::vector<Problem>& problems) {
+  const config::Pipeline& pipeline = *loaded.recipe.distributed.pipeline;
+  const auto refuse = [&](const std::string& key, const std::string& value, const std::string& rule, const std::string& fix) {
+    const std::string path = "distributed.pipeline." + key;
+    problems.push_back({config::where(loaded.tree, path), fmt::format("{}: {} is not supported", path, value), rule, fix});
+  };
+  if (pipeline.scale_grads_in_schedule)
+    refuse("scale_grads_in_schedule", "true", "gradients are those of the loss per label of the whole step; nothing is left to scale", "use false");
+  if (pipeline.dtype && *pipeline.dtype != compute)
+    refuse("dtype", std::string(torch_name(*pipeline.dtype)),
+           fmt::format("what stages hand over is in the dtype that the model computes in, {}", torch_name(compute)), "leave it out");
+}
+
+/// Stages and schedule of the recipe's steps.
+std::optional<parallel::PipelinePlan> examine_pipeline(const config::LoadedRecipe& loaded, const ModelPlan& plan, std::int64_t dp_size,
+                                                       ProblemList& problems) {
+  const config::Recipe& recipe = loaded.recipe;
+  if (recipe.distributed.sizes.pp_size == 1 || !recipe.distributed.pipeline) return std::nullopt;
+  const config::StepScheduler& sizes = recipe.step_scheduler;
+  const config::Locate locate = config::locate_in(loaded.tree);
+  const auto num_microbatches =
+      pipeline::num_pipeline_microbatches(*recipe.distributed.pipeline, sizes.global_batch_size, sizes.local_batch_size, dp_size, locate, problems);
+  if (!num_microbatches) return std::nullopt;
+  auto pipeline = parallel::plan_pipeline(recipe.distributed, plan.spec, *num_microbatches, locate, problems);
+  if (!pipeline || recipe.distributed.pipeline->pp_schedule_csv.empty()) return pipeline;
+  // Our own schedules are known to end; somebody else's is run through once.
+  try {
+    plan::simulate(pipeline::lower(pipeline->schedule, pipeline->stages.placement), pipeline->stages.placement);
+  } catch (const UserError& error) {
+    problems.add(error);
+  }
+  return pipeline;
+}
+
 }  // namespace
 
 Examination examine(const config::LoadedRecipe& recipe, const config::Environment& environment, std::int64_t world_size) {
@@ -33,10 +70,12 @@ Examination examine(const config::LoadedRecipe& recipe, const config::Environmen
   ProblemList about_ranks;
   config::validate_parallelism(recipe.recipe.distributed, world_size, config::locate_in(recipe.tree), about_ranks);
   if (about_ranks.empty()) result.mesh = mesh::mesh_sizes(recipe.recipe.distributed, world_size);
-  if (const auto dp_size = config::data_parallel_size(recipe.recipe.distributed.sizes, world_size))
-    config::validate_batch_sizes(recipe, *dp_size, about_ranks);
+  const auto dp_size = config::data_parallel_size(recipe.recipe.distributed.sizes, world_size);
+  if (dp_size) config::validate_batch_sizes(recipe, *dp_size, about_ranks);
   try {
     result.plan = plan_model(recipe, environment);
+    if (about_ranks.empty() && dp_size) result.pipeline = examine_pipeline(recipe, *result.plan, *dp_size, about_ranks);
+    if (result.pipeline) refuse_pipeline_options(recipe, result.plan->dtype, result.problems);
     parallel::plan_split(recipe.recipe.distributed, result.plan->spec, config::locate_in(recipe.tree), about_ranks);
     if (world_size > 1) refuse_other_dtypes(recipe, result.plan->dtype, result.problems);
   } catch (const UserError& error) {
@@ -47,8 +86,14 @@ Examination examine(const config::LoadedRecipe& recipe, const config::Environmen
   return result;
 }
 
-std::int64_t num_microbatches(const config::StepScheduler& sizes, std::int64_t dp_size) {
-  return sizes.global_batch_size / (sizes.local_batch_size * dp_size);
+std::int64_t microbatch_rows(const config::Distributed& distributed, std::int64_t local_batch_size) {
+  const std::int64_t rows = distributed.pipeline ? distributed.pipeline->pp_microbatch_size : 1;
+  return distributed.sizes.pp_size > 1 && local_batch_size % rows == 0 ? rows : local_batch_size;
+}
+
+std::int64_t num_microbatches(const config::Recipe& recipe, std::int64_t dp_size) {
+  const config::StepScheduler& sizes = recipe.step_scheduler;
+  return sizes.global_batch_size / (microbatch_rows(recipe.distributed, sizes.local_batch_size) * dp_size);
 }
 
 }  // namespace tessera::train

@@ -7,19 +7,24 @@
 #include "tessera/config/recipe.h"
 #include "tessera/core/error.h"
 #include "tessera/mesh/mesh_context.h"
+#include "tessera/parallel/pipeline_plan.h"
 #include "tessera/train/objects.h"
 
 namespace tessera::train {
 
 /// A recipe on so many ranks, before any memory is taken.
 struct Examination {
-  std::vector<Problem> problems;        ///< everything that stands in the way of training
-  std::optional<ModelPlan> plan;        ///< when the model can be read
-  std::optional<mesh::MeshSizes> mesh;  ///< when the sizes keep the rules
+  std::vector<Problem> problems;                   ///< everything that stands in the way of training
+  std::optional<ModelPlan> plan;                   ///< when the model can be read
+  std::optional<mesh::MeshSizes> mesh;             ///< when the sizes keep the rules
+  std::optional<parallel::PipelinePlan> pipeline;  ///< when there is one, and it keeps the rules
 };
 Examination examine(const config::LoadedRecipe& recipe, const config::Environment& environment, std::int64_t world_size);
 
+/// Rows of a microbatch where a data-parallel rank takes `local_batch_size` of them at a time: all of them; in a pipeline pp_microbatch_size, if that
+/// divides them.
+std::int64_t microbatch_rows(const config::Distributed& distributed, std::int64_t local_batch_size);
 /// Microbatches of one optimizer step at a data-parallel rank.
-std::int64_t num_microbatches(const config::StepScheduler& sizes, std::int64_t dp_size);
+std::int64_t num_microbatches(const config::Recipe& recipe, std::int64_t dp_size);
 
 }  // namespace tessera::train

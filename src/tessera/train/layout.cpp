@@ -1,6 +1,7 @@
 #include "tessera/train/layout.h"
 
 #include <memory>
+#include <optional>
 #include <set>
 
 #include "tessera/checkpoint/manifest.h"
@@ -10,6 +11,7 @@
 #include "tessera/model/config.h"
 #include "tessera/model/piece_plan.h"
 #include "tessera/parallel/data/policy.h"
+#include "tessera/parallel/pipeline/stage_table.h"
 #include "tessera/parallel/tensor/share.h"
 #include "tessera/train/examine.h"
 
@@ -31,6 +33,13 @@ std::function<bool(const model::ParameterSpec&)> frozen_in(const checkpoint::Man
   const auto names = std::make_shared<std::set<std::string>>();
   for (const auto& [name, record] : manifest.optim) names->insert(name);
   return [names](const model::ParameterSpec& parameter) { return !names->contains(checkpoint::kFirstMoment + parameter.pieces.front().tensor); };
+}
+
+/// Nothing without a pipeline.
+std::optional<pipeline::StagePlan> plan_stages_of(const config::Distributed& distributed, const model::ModelSpec& spec, const config::Locate& locate,
+                                                  ProblemList& problems) {
+  if (distributed.sizes.pp_size == 1) return std::nullopt;
+  return pipeline::plan_stages(*distributed.pipeline, static_cast<int>(distributed.sizes.pp_size), model::parameter_table(spec), locate, problems);
 }
 
 }  // namespace
@@ -60,13 +69,16 @@ checkpoint::ReshardLayout reshard_layout(const fs::path& checkpoint, std::span<c
   const parallel::TensorShare share{.size = sizes.tp,
                                     .sequence_parallel = distributed.sequence_parallel,
                                     .plan = parallel::plan_split(distributed, spec, config::locate_in(loaded.tree), problems)};
+  const auto stages = plan_stages_of(distributed, spec, config::locate_in(loaded.tree), problems);
   problems.throw_if_any();
   const auto policy = parallel::data_parallel_policy(distributed, model::default_compute_dtype(spec), 1);
-  const auto owned = [spec, share, policy, sizes, frozen = frozen_in(manifest)](std::int64_t rank) {
+  const auto owned = [spec, share, policy, sizes, stages, frozen = frozen_in(manifest)](std::int64_t rank) {
     const mesh::MeshContext mesh(sizes, rank);
     parallel::TensorShare own = share;
     own.rank = mesh.index(mesh::Axis::Tensor);
-    return model::plan_owned_pieces(parallel::tensor_parallel_table(spec, own), {.frozen = frozen, .placement = parallel::placement(policy, mesh)});
+    model::ParameterTable table = parallel::tensor_parallel_table(spec, own);
+    if (stages) table = pipeline::stage_table(table, *stages, static_cast<int>(mesh.index(mesh::Axis::PipelineParallel)));
+    return model::plan_owned_pieces(table, {.frozen = frozen, .placement = parallel::placement(policy, mesh)});
   };
   return {num_ranks, owned, layout_json(sizes)};
 }

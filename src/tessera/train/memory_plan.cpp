@@ -2,9 +2,12 @@
 
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
+
 #include "tessera/model/activation_memory.h"
 #include "tessera/ops/bfloat16_gemm.h"
 #include "tessera/parallel/data/transient_memory.h"
+#include "tessera/parallel/pipeline/stage_table.h"
 #include "tessera/parallel/tensor/share.h"
 #include "tessera/train/examine.h"
 #include "tessera/train/objects.h"
@@ -22,31 +25,77 @@ model::ModelSpec share_of(const config::Recipe& recipe, const model::ModelSpec& 
   return share;
 }
 
-}  // namespace
+/// What all ranks of a run have in common.
+struct Run {
+  model::ModelSpec spec;  ///< as a rank of tensor parallelism has it
+  model::MemoryRequest request;
+  parallel::DataParallelPolicy policy;
+  model::Placement placement;
+  std::int64_t num_microbatches = 1;
+};
 
-model::MemoryEstimate memory_plan(const config::Recipe& recipe, const model::ModelSpec& whole, DType compute, const mesh::MeshSizes& mesh,
-                                  std::int64_t num_rows, std::int64_t length) {
-  const model::ModelSpec spec = share_of(recipe, whole, mesh.tp);
-  const std::int64_t microbatches = num_microbatches(recipe.step_scheduler, mesh.dp());
-  const parallel::DataParallelPolicy policy = parallel::data_parallel_policy(recipe.distributed, compute, microbatches);
-  const model::Placement place = parallel::placement(policy, mesh::MeshContext(mesh, 0));
-  const model::MemoryRequest request{.compute_dtype = compute,
-                                     .num_rows = num_rows,
-                                     .length = (length + mesh.cp - 1) / mesh.cp,
-                                     .activation_checkpointing = to_model(recipe.distributed.activation_checkpointing),
-                                     .bfloat16_gemm = ops::has_bfloat16_gemm(at::empty({0}, at::kBFloat16)),
-                                     .sharding = {.weights = place.whole_weights ? 1 : place.num_shards,
-                                                  .gradients = place.whole_gradients ? 1 : place.num_shards,
-                                                  .optimizer = place.num_shards}};
-  model::MemoryEstimate estimate = model::estimate_memory(spec, request);
-  const model::ActivationBytes activations = model::activation_bytes(spec, request);
-  const parallel::TransientMemory transient = parallel::transient_memory(model::parameter_table(spec), policy, place, compute, microbatches);
+/// A rank with these parameters and activations.
+model::MemoryEstimate estimate(const Run& run, const model::ParameterTable& table, const model::ActivationBytes& activations) {
+  model::MemoryEstimate estimate = model::estimate_state(table.num_elements(), run.request);
+  const parallel::TransientMemory transient =
+      parallel::transient_memory(table, run.policy, run.placement, run.request.compute_dtype, run.num_microbatches);
   // What is gathered and what is computed do not peak together: the fuller of the two moments.
   const bool at_loss = activations.loss + transient.gathered_at_loss > activations.blocks + transient.gathered_in_passes;
   estimate.gathered = at_loss ? transient.gathered_at_loss : transient.gathered_in_passes;
   estimate.activations = at_loss ? activations.loss : activations.blocks;
   estimate.messages = transient.messages;
   return estimate;
+}
+
+/// Of one microbatch in one stage.
+model::ActivationBytes activations_of(const Run& run, const model::UnitRange& units) {
+  const auto num_units = static_cast<int>(run.spec.num_layers()) + 2;
+  const int first = std::max(units.first, 1) - 1, end = std::min(units.end, num_units - 1) - 1;
+  model::ModelSpec stage = run.spec;
+  stage.layers.assign(run.spec.layers.begin() + first, run.spec.layers.begin() + end);
+  model::ActivationBytes bytes = model::activation_bytes(stage, run.request);
+  if (units.end < num_units) bytes.loss = bytes.kept;
+  if (stage.layers.empty()) bytes.blocks = bytes.kept;
+  return bytes;
+}
+
+/// The most at any of a rank's passes: what waits for its backward, and what the pass itself takes.
+model::ActivationBytes activations_of(const Run& run, const parallel::PipelinePlan& plan, int rank) {
+  model::ActivationBytes most;
+  for (const pipeline::Action& action : plan.schedule[static_cast<std::size_t>(rank)]) {
+    const model::ActivationBytes own = activations_of(run, plan.stages.units[static_cast<std::size_t>(action.stage)]);
+    if (action.kind == pipeline::ActionKind::Forward) most.kept += own.kept;
+    most.loss = std::max(most.loss, most.kept + own.loss - own.kept);
+    most.blocks = std::max(most.blocks, most.kept + own.blocks - own.kept);
+    if (pipeline::makes_weight_gradient(action.kind)) most.kept -= own.kept;
+  }
+  return most;
+}
+
+}  // namespace
+
+std::vector<model::MemoryEstimate> memory_plan(const config::Recipe& recipe, const model::ModelSpec& whole, DType compute,
+                                               const mesh::MeshSizes& mesh, std::int64_t num_rows, std::int64_t length,
+                                               const std::optional<parallel::PipelinePlan>& pipeline) {
+  Run run{.spec = share_of(recipe, whole, mesh.tp), .request = {}, .policy = {}, .placement = {}};
+  run.num_microbatches = num_microbatches(recipe, mesh.dp());
+  run.policy = parallel::data_parallel_policy(recipe.distributed, compute, run.num_microbatches);
+  run.placement = parallel::placement(run.policy, mesh::MeshContext(mesh, 0));
+  const model::Placement& place = run.placement;
+  run.request = {.compute_dtype = compute,
+                 .num_rows = num_rows,
+                 .length = (length + mesh.cp - 1) / mesh.cp,
+                 .activation_checkpointing = to_model(recipe.distributed.activation_checkpointing),
+                 .bfloat16_gemm = ops::has_bfloat16_gemm(at::empty({0}, at::kBFloat16)),
+                 .sharding = {.weights = place.whole_weights ? 1 : place.num_shards,
+                              .gradients = place.whole_gradients ? 1 : place.num_shards,
+                              .optimizer = place.num_shards}};
+  const model::ParameterTable table = model::parameter_table(run.spec);
+  if (!pipeline) return {estimate(run, table, model::activation_bytes(run.spec, run.request))};
+  std::vector<model::MemoryEstimate> ranks;
+  for (int rank = 0; rank < static_cast<int>(mesh.pp); ++rank)
+    ranks.push_back(estimate(run, pipeline::stage_table(table, pipeline->stages, rank), activations_of(run, *pipeline, rank)));
+  return ranks;
 }
 
 }  // namespace tessera::train

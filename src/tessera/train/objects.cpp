@@ -49,7 +49,7 @@ parallel::CausalLM make_model(const config::Recipe& recipe, const ModelPlan& pla
       .frozen = frozen_parameters(recipe.freeze_config),
       .decoder = {.activation_checkpointing = to_model(recipe.distributed.activation_checkpointing), .dropout_seed = recipe.seed},
       .placement = {}};
-  const std::int64_t microbatches = num_microbatches(recipe.step_scheduler, setup.mesh->dp_size());
+  const std::int64_t microbatches = num_microbatches(recipe, setup.mesh->dp_size());
   if (plan.pretrained) return parallel::CausalLM::from_pretrained(*plan.directory, plan.spec, setup, options, microbatches);
   return parallel::CausalLM::from_config(plan.spec, recipe.seed, setup, options, microbatches);
 }
@@ -127,7 +127,7 @@ std::unique_ptr<data::Loader> make_loader(const config::Recipe& recipe, const Mo
   log::note("{}: {}", request.section, data.dataset->description());
   const std::int64_t local = request.dataloader.batch_size.value_or(recipe.step_scheduler.local_batch_size);
   data::LoaderOptions options{.global_batch_size = request.training ? recipe.step_scheduler.global_batch_size : local * request.mesh.dp_size(),
-                              .local_batch_size = local,
+                              .local_batch_size = microbatch_rows(recipe.distributed, local),
                               .dp_rank = request.mesh.dp_rank(),
                               .dp_size = request.mesh.dp_size(),
                               .seed = recipe.seed,

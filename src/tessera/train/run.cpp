@@ -2,9 +2,11 @@
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/version.h>
 
 #include <chrono>
+#include <map>
 
 #include "tessera/checkpoint/checkpoint.h"
 #include "tessera/comm/forwarding_communicator.h"
@@ -198,8 +200,18 @@ class Run {
     if (objects_.setup.mesh->world_size() > 1)
       reporter.say(fmt::format("{} ranks | {}", objects_.setup.mesh->world_size(),
                                parallel::describe(objects_.model.policy, objects_.model.model.store->options().placement)));
-    for (const std::string& pattern : objects_.optimizer->unmatched_patterns())
-      log::warning("optimizer.param_group_overrides: no parameter's name matches \"{}\"", pattern);
+    warn_of_unmatched_patterns();
+  }
+
+  /// A rank of a pipeline has some of the parameters only.
+  void warn_of_unmatched_patterns() const {
+    comm::Communicator& stages = objects_.model.group(mesh::Axis::PipelineParallel);
+    std::map<std::string, int> ranks_without;
+    for (const std::string& rank : comm::gather(stages, fmt::format("{}", fmt::join(objects_.optimizer->unmatched_patterns(), "\n"))))
+      for (const std::string& pattern : split(rank, '\n')) ++ranks_without[pattern];
+    for (const auto& [pattern, num_ranks] : ranks_without)
+      if (!pattern.empty() && num_ranks == stages.size())
+        log::warning("optimizer.param_group_overrides: no parameter's name matches \"{}\"", pattern);
   }
 
   void step(const data::StepBatches& batches, Reporter& reporter) {
@@ -241,7 +253,8 @@ class Run {
     double operations = 0.0;
     for (const data::Batch& batch : batches.microbatches)
       operations += model::flops_per_token(objects_.plan.spec, batch.length) * static_cast<double>(data::num_tokens(batch));
-    return operations / seconds / peak_;
+    const std::int64_t ranks_of_a_batch = objects_.setup.mesh->world_size() / objects_.setup.mesh->dp_size();
+    return operations / seconds / peak_ / static_cast<double>(ranks_of_a_batch);
   }
 
   bool validation_due(bool ends_epoch, bool last) const {

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "tessera/comm/values.h"
+#include "tessera/data/collate.h"
 #include "tessera/loss/cross_entropy.h"
 #include "tessera/optim/gradient_norm.h"
 #include "tessera/train/batch_tensors.h"
@@ -22,22 +23,48 @@ GradientResult count_tokens(comm::Communicator& group, std::span<const data::Bat
   return {.loss = 0.0, .num_label_tokens = all[0], .num_tokens = all[1]};
 }
 
+/// One microbatch after another, forward and backward; the sum of their losses.
+double run_in_turn(parallel::CausalLM& model, std::span<const data::Batch> microbatches, double scale, std::uint64_t step) {
+  double sum = 0.0;
+  for (const data::Batch& batch : microbatches) {
+    model.engine->begin_microbatch(&batch == &microbatches.back());
+    ops::Tape tape;
+    sum += loss_of(tape, model, batch, scale, step).sum;
+    tape.backward();
+  }
+  return sum;
+}
+
+/// The schedule is for so many microbatches: the short step at the end of an epoch is filled up.
+double run_pipeline(parallel::CausalLM& model, std::span<const data::Batch> microbatches, double scale, std::uint64_t step) {
+  std::vector<data::Batch> fillers;
+  const auto num_microbatches = static_cast<std::size_t>(model.pipeline->plan().num_microbatches);
+  if (microbatches.size() < num_microbatches) fillers.resize(num_microbatches - microbatches.size(), data::filler_batch({}));
+  std::vector<parallel::ContextShare> shares = shares_of(model, microbatches);
+  for (parallel::ContextShare& filler : shares_of(model, fillers)) shares.push_back(std::move(filler));
+  return model.pipeline->train(shares, scale, step).sum;
+}
+
 /// accumulate_gradients, but that the loss is this rank's share of it: its sum may travel with others.
 GradientResult accumulate(parallel::CausalLM& model, std::span<const data::Batch> microbatches, std::uint64_t step) {
   model.engine->begin_step();
   GradientResult result = count_tokens(model.group(mesh::kDp), microbatches);
   const double scale = result.num_label_tokens > 0 ? 1.0 / static_cast<double>(result.num_label_tokens) : 0.0;
-  for (const data::Batch& batch : microbatches) {
-    model.engine->begin_microbatch(&batch == &microbatches.back());
-    ops::Tape tape;
-    result.loss += scale * loss_of(tape, model, batch, scale, step).sum;
-    tape.backward();
-  }
+  result.loss = scale * (model.pipeline ? run_pipeline(model, microbatches, scale, step) : run_in_turn(model, microbatches, scale, step));
   model.engine->end_step();
   return result;
 }
 
 }  // namespace
+
+std::vector<parallel::ContextShare> shares_of(const parallel::CausalLM& model, std::span<const data::Batch> microbatches) {
+  std::vector<parallel::ContextShare> shares;
+  for (const data::Batch& batch : microbatches) {
+    const BatchTensors whole = to_tensors(batch);
+    shares.push_back(model.share_of(whole.inputs, whole.labels_BT));
+  }
+  return shares;
+}
 
 loss::LossSum loss_of(ops::Tape& tape, const parallel::CausalLM& model, const data::Batch& batch, double gradient_scale, std::uint64_t step) {
   const BatchTensors whole = to_tensors(batch);
@@ -47,14 +74,15 @@ loss::LossSum loss_of(ops::Tape& tape, const parallel::CausalLM& model, const da
 
 GradientResult accumulate_gradients(parallel::CausalLM& model, std::span<const data::Batch> microbatches, std::uint64_t step) {
   GradientResult result = accumulate(model, microbatches, step);
-  result.loss = comm::sum(model.group(mesh::kDpCp), std::vector{result.loss}).front();
+  result.loss = comm::sum(model.group(mesh::kDpCp | mesh::Axis::PipelineParallel), std::vector{result.loss}).front();
   return result;
 }
 
 StepResult training_step(parallel::CausalLM& model, optim::Optimizer& optimizer, std::span<const data::Batch> microbatches, std::uint64_t step,
                          const optim::StepOptions& options, std::optional<double> max_norm) {
   StepResult result{.gradients = accumulate(model, microbatches, step)};
-  // Each element has one owner, so every rank's share is added once. Ranks that share the layers have the same loss: the first of them gives it.
+  // Each element has one owner, so every rank's share is added once. Ranks that share the layers have the same loss: the first of them gives it. In a
+  // pipeline only the head's ranks have one.
   const double squares = optim::sum_of_squared_gradients(*model.model.store);
   const double loss = model.mesh->index(mesh::Axis::Tensor) == 0 ? result.gradients.loss : 0.0;
   const std::vector<double> sums = comm::sum(model.group(mesh::kWorld), std::vector{loss, squares});

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "tessera/data/batch.h"
 #include "tessera/loss/cross_entropy.h"
@@ -22,8 +23,12 @@ struct GradientResult {
 /// This rank's part of the loss of one microbatch, all of which every rank of tp and cp has: see loss::causal_language_model.
 loss::LossSum loss_of(ops::Tape& tape, const parallel::CausalLM& model, const data::Batch& batch, double gradient_scale, std::uint64_t step = 0);
 
-/// Runs this rank's microbatches forward and backward. Afterwards the gradient shards are those of the mean loss over all valid labels of the step,
-/// however they are spread over ranks and microbatches. All ranks have the same number of microbatches. `step` feeds dropout.
+/// What this rank of cp has of microbatches that all of them have whole.
+std::vector<parallel::ContextShare> shares_of(const parallel::CausalLM& model, std::span<const data::Batch> microbatches);
+
+/// Runs this rank's microbatches forward and backward, in a pipeline all of them in one schedule. Afterwards the gradient shards are those of the
+/// mean loss over all valid labels of the step, however they are spread over ranks and microbatches. All ranks have the same number of microbatches,
+/// in a pipeline at most that of its schedule. `step` feeds dropout.
 GradientResult accumulate_gradients(parallel::CausalLM& model, std::span<const data::Batch> microbatches, std::uint64_t step);
 
 struct StepResult {

@@ -77,7 +77,7 @@ data::Batch rows_of(const data::Batch& batch, std::int64_t first, std::int64_t c
           .numbers = part(batch.numbers, 1)};
 }
 
-/// This rank's microbatches of at most `local_batch_size` rows; a rank without rows left gets fillers.
+/// This rank's microbatches of at most `local_batch_size` rows (absent: all of them); a rank without rows left gets fillers.
 std::vector<data::Batch> microbatches(const data::Batch& batch, std::optional<std::int64_t> local_batch_size, const mesh::MeshContext& mesh) {
   const std::int64_t most = (batch.rows + mesh.dp_size() - 1) / mesh.dp_size();
   const data::StepShape shape{
@@ -156,7 +156,10 @@ Verification verify_golden(const std::filesystem::path& directory, const VerifyO
   if (options.local_batch_size.value_or(1) < 1)
     throw UserError({"", fmt::format("local_batch_size {} is not positive", *options.local_batch_size), "", ""});
   const parallel::DistributedSetup setup = parallel::DistributedSetup::build(backend, options.distributed);
-  const std::vector<data::Batch> parts = microbatches(golden.batch, options.local_batch_size, *setup.mesh);
+  const config::Distributed& distributed = options.distributed;
+  const auto rows_in_pipeline = distributed.pipeline ? distributed.pipeline->pp_microbatch_size : 1;
+  const std::vector<data::Batch> parts =
+      microbatches(golden.batch, distributed.sizes.pp_size > 1 ? rows_in_pipeline : options.local_batch_size, *setup.mesh);
   parallel::CausalLM model = parallel::CausalLM::from_pretrained(
       directory, model::read_model_spec(directory), setup,
       {.dtype = options.dtype, .trainable = true, .decoder = {.activation_checkpointing = options.activation_checkpointing}},

@@ -16,7 +16,7 @@ namespace tessera::train {
 struct VerifyOptions {
   DType dtype = DType::F32;                           ///< F32, BF16 or F64
   std::int64_t steps = 10;                            ///< of the AdamW trace
-  std::optional<std::int64_t> local_batch_size = {};  ///< rows of a microbatch; absent: all of a rank's
+  std::optional<std::int64_t> local_batch_size = {};  ///< rows of a microbatch; absent: all of a rank's. A pipeline has its own
   model::ActivationCheckpointing activation_checkpointing = model::ActivationCheckpointing::None;
   config::Distributed distributed = {};  ///< how ranks share the work
 };

@@ -29,12 +29,13 @@ std::vector<std::int64_t> sizes_of(const std::vector<model::Extent>& shards) {
 }  // namespace
 
 DataParallelEngine::DataParallelEngine(model::ParameterStore& store, const DataParallelPolicy& policy, comm::Communicator& shard_group,
-                                       comm::Communicator& replica_group, HolderGroups holder_groups)
+                                       comm::Communicator& replica_group, HolderGroups holder_groups, comm::Communicator* tied_group)
     : store_(store),
       policy_(policy),
       shard_group_(shard_group),
       replica_group_(replica_group),
       holder_groups_(std::move(holder_groups)),
+      tied_group_(tied_group),
       buffers_of_unit_(buffers_by_unit(store)) {
   const model::Placement& placement = store.options().placement;
   TESSERA_ASSERT(placement.num_shards == shard_group.size() && placement.shard == shard_group.rank(), "the shard group is the placement's");
@@ -45,8 +46,39 @@ DataParallelEngine::DataParallelEngine(model::ParameterStore& store, const DataP
 void DataParallelEngine::begin_step() {
   store_.start_gradients();
   for (State& state : states_) state.reduced = false;
+  if (policy_.by_stage) return count_uses();
   // Travels while the step's labels are counted.
   if (policy_.forward_prefetch_depth > 0) start_gathers(0);
+}
+
+void DataParallelEngine::count_uses() {
+  for (State& state : states_) state.recorded_uses = 0;
+  for (const std::vector<std::size_t>& buffers : buffers_of_unit_)
+    for (const std::size_t number : buffers) ++states_[number].recorded_uses;
+}
+
+void DataParallelEngine::gather(model::UnitRange units) {
+  if (!keeps_stages()) return;
+  for (std::int64_t unit = units.first; unit < units.end; ++unit) start_gathers(unit);
+}
+
+void DataParallelEngine::free(model::UnitRange units) {
+  for (std::int64_t unit = units.first; unit < units.end; ++unit) release_weights(unit);
+}
+
+void DataParallelEngine::before_weight_gradients(model::UnitRange units) {
+  for (std::int64_t unit = units.first; unit < units.end; ++unit) start_gathers(unit);
+  for (std::int64_t unit = units.first; unit < units.end; ++unit) finish_gathers(unit);
+}
+
+void DataParallelEngine::after_weight_gradients(model::UnitRange units) {
+  if (!keeps_stages()) free(units);
+}
+
+void DataParallelEngine::reduce(model::UnitRange units) {
+  for (std::int64_t unit = units.end; unit-- > units.first;)
+    for (const std::size_t number : buffers_of_unit_[static_cast<std::size_t>(unit)])
+      if (--states_[number].recorded_uses == 0 && store_.buffers()[number].trainable) reduce(number);
 }
 
 void DataParallelEngine::begin_microbatch(bool last) { last_microbatch_ = last; }
@@ -55,6 +87,8 @@ void DataParallelEngine::end_step() {
   while (!reductions_.empty()) finish_oldest_reduction();
   for (const model::FlatBuffer& buffer : store_.buffers())
     if (buffer.trainable) sum_shares(buffer);
+  for (const model::FlatBuffer& buffer : store_.buffers())
+    if (buffer.trainable && buffer.on_two_stages) tied_group_->all_reduce(buffer.gradient_shard).wait();
 }
 
 void DataParallelEngine::sum_shares(const model::FlatBuffer& buffer) {
@@ -85,15 +119,18 @@ void DataParallelEngine::exchange_weights(bool frozen_too) {
 
 void DataParallelEngine::before_forward(std::int64_t unit, bool recorded) {
   start_gathers(unit);
-  for (std::int64_t ahead = 1; ahead <= policy_.forward_prefetch_depth; ++ahead) start_gathers(unit + ahead);
+  if (!keeps_stages())
+    for (std::int64_t ahead = 1; ahead <= policy_.forward_prefetch_depth; ++ahead) start_gathers(unit + ahead);
   finish_gathers(unit);
   if (!recorded) return;
-  for (const std::size_t number : buffers_of_unit_[static_cast<std::size_t>(unit)]) ++states_[number].recorded_uses;
+  if (!policy_.by_stage)
+    for (const std::size_t number : buffers_of_unit_[static_cast<std::size_t>(unit)]) ++states_[number].recorded_uses;
   // The fused loss writes the head's gradient while the loss is computed.
   if (unit + 1 == store_.table().num_units) keep_gradients(unit);
 }
 
 void DataParallelEngine::after_forward(std::int64_t unit, bool recorded) {
+  if (keeps_stages()) return;
   const bool last_unit = unit + 1 == store_.table().num_units;
   if (!recorded || (policy_.reshard_after_forward && !last_unit)) release_weights(unit);
 }
@@ -102,12 +139,15 @@ void DataParallelEngine::before_backward(std::int64_t unit) {
   keep_gradients(unit);
   if (unit == 0) return;  // the embedding's backward reads no weights
   start_gathers(unit);
-  for (std::int64_t ahead = 1; ahead <= policy_.backward_prefetch_depth && unit - ahead > 0; ++ahead) start_gathers(unit - ahead);
+  if (!keeps_stages())
+    for (std::int64_t ahead = 1; ahead <= policy_.backward_prefetch_depth && unit - ahead > 0; ++ahead) start_gathers(unit - ahead);
   finish_gathers(unit);
 }
 
 void DataParallelEngine::after_backward(std::int64_t unit) {
+  if (keeps_stages()) return;
   release_weights(unit);
+  if (policy_.by_stage) return;
   for (const std::size_t number : buffers_of_unit_[static_cast<std::size_t>(unit)])
     if (--states_[number].recorded_uses == 0 && store_.buffers()[number].trainable) reduce(number);
 }

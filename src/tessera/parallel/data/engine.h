@@ -20,20 +20,31 @@ using HolderGroups = std::map<std::int64_t, comm::Communicator*>;
 ///
 /// Every rank of both groups must make the same calls in the same order, with the same number of microbatches.
 ///
+/// A pipeline leaves out begin_microbatch and tells of its stages instead (DataParallelPolicy::by_stage); the hooks then only see to it that what a
+/// pass needs is there.
+///
 ///   engine.begin_step();
 ///   for each microbatch: engine.begin_microbatch(is_last); forward; backward;
 ///   engine.end_step();                   gradient_shard of every buffer now is the sum over all ranks and microbatches
 ///   optimizer.step(…); engine.weights_changed();
 class DataParallelEngine final : public model::UnitHooks {
  public:
-  /// The store's placement must be the policy's. All three must outlive the engine. Groups: the ranks with other shards, those with the same.
+  /// The store's placement must be the policy's. All of them must outlive the engine. Groups: the ranks with other shards, those with the same, and
+  /// the two that hold a tied embedding on two stages (null where there is none).
   DataParallelEngine(model::ParameterStore& store, const DataParallelPolicy& policy, comm::Communicator& shard_group,
-                     comm::Communicator& replica_group, HolderGroups holder_groups = {});
+                     comm::Communicator& replica_group, HolderGroups holder_groups = {}, comm::Communicator* tied_group = nullptr);
 
   void begin_step();
   void begin_microbatch(bool last);
-  /// Waits for every reduction, then adds up what holders of the same rows have shares of.
+  /// Waits for every reduction, then adds up what holders of the same rows, and of a tied embedding, have shares of.
   void end_step();
+  /// Of the units of one stage: begins to gather their weights, drops them, begins to reduce their gradients after the last microbatch.
+  void gather(model::UnitRange units);
+  void free(model::UnitRange units);
+  /// Around weight gradients that were put off: a product's input may be a norm's output, which is made again and reads the norm's weight.
+  void before_weight_gradients(model::UnitRange units);
+  void after_weight_gradients(model::UnitRange units);
+  void reduce(model::UnitRange units);
   /// The compute shards hold new weights (after an optimizer step): ranks that keep whole weights exchange them, each unit being waited for at its
   /// next use.
   void weights_changed() { exchange_weights(false); }
@@ -56,7 +67,7 @@ class DataParallelEngine final : public model::UnitHooks {
     std::vector<std::int64_t> counts;  ///< elements of each shard
     comm::Work gather;                 ///< of `gathered`
     at::Tensor gathered;               ///< weights on their way; undefined when there are none
-    std::int64_t recorded_uses = 0;    ///< forward passes whose backward is still to come
+    std::int64_t recorded_uses = 0;    ///< forward passes whose backward is still to come; in a pipeline: units still to be reduced
     bool reduced = false;              ///< gradient_shard already holds a microbatch of this step
   };
   struct Reduction {
@@ -69,6 +80,7 @@ class DataParallelEngine final : public model::UnitHooks {
 
   void exchange_weights(bool frozen_too);
   bool shards_weights() const { return !store_.options().placement.whole_weights; }
+  bool keeps_stages() const { return policy_.by_stage && !policy_.reshard_after_forward; }
   void start_gather(std::size_t number);
   void finish_gather(std::size_t number);
   void start_gathers(std::int64_t unit);
@@ -79,6 +91,7 @@ class DataParallelEngine final : public model::UnitHooks {
   void start_reduction(std::size_t number);
   void start_replica_reduction(std::size_t number);
   void finish_oldest_reduction();
+  void count_uses();
   void sum_shares(const model::FlatBuffer& buffer);
   at::Tensor whole(const model::FlatBuffer& buffer, const at::Tensor& part);
 
@@ -87,6 +100,7 @@ class DataParallelEngine final : public model::UnitHooks {
   comm::Communicator& shard_group_;
   comm::Communicator& replica_group_;
   HolderGroups holder_groups_;
+  comm::Communicator* tied_group_;
   std::vector<std::vector<std::size_t>> buffers_of_unit_;  ///< those a unit's operators read; the embedding's also belong to a tied head's unit
   std::vector<State> states_;                              ///< one per buffer
   std::deque<Reduction> reductions_;                       ///< under way, oldest first

@@ -15,13 +15,16 @@ std::optional<at::ScalarType> wire_of(std::optional<DType> asked, DType compute)
   return model::scalar_type(wire);
 }
 
-DataParallelPolicy fsdp2_policy(const config::Fsdp2Options& options, DType compute, std::int64_t num_microbatches, bool replicated) {
+DataParallelPolicy fsdp2_policy(const config::Distributed& distributed, DType compute, std::int64_t num_microbatches) {
+  const config::Fsdp2Options& options = distributed.fsdp2;
+  const bool replicated = distributed.sizes.dp_replicate_size > 1, pipeline = distributed.sizes.pp_size > 1;
   const std::optional<DType> reduce = options.mp_policy ? options.mp_policy->reduce_dtype : std::nullopt;
   const bool prefetch = options.enable_fsdp2_prefetch;
   return {.sharding = Sharding::Weights,
           // With replicas only the exchange between them is put off, so that no rank keeps whole gradients.
-          .reduce_every_microbatch = replicated || !options.defer_fsdp_grad_sync || num_microbatches == 1,
-          .reshard_after_forward = options.reshard_after_forward.value_or(true),
+          .reduce_every_microbatch = !pipeline && (replicated || !options.defer_fsdp_grad_sync || num_microbatches == 1),
+          .by_stage = pipeline,
+          .reshard_after_forward = options.reshard_after_forward.value_or(!pipeline),
           .forward_prefetch_depth = prefetch ? options.forward_prefetch_depth : 0,
           .backward_prefetch_depth = prefetch ? options.backward_prefetch_depth : 0,
           .overlap_reduce = true,
@@ -48,7 +51,7 @@ DataParallelPolicy data_parallel_policy(const config::Distributed& distributed, 
     case config::Strategy::Ddp:
       return {};
     case config::Strategy::Fsdp2:
-      return fsdp2_policy(distributed.fsdp2, compute, num_microbatches, distributed.sizes.dp_replicate_size > 1);
+      return fsdp2_policy(distributed, compute, num_microbatches);
     case config::Strategy::MegatronFsdp:
       return megatron_fsdp_policy(distributed.megatron_fsdp, compute);
   }

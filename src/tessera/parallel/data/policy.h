@@ -29,7 +29,10 @@ struct DataParallelPolicy {
   /// Gradients are reduced over the shard group after every microbatch; otherwise they add up whole until the last one. (Over replicas they are
   /// always reduced once a step.)
   bool reduce_every_microbatch = false;
-  /// Gathered weights are freed between forward and backward. The last unit's never are: its backward comes next.
+  /// A pipeline says when a stage's units are gathered and freed, and when their gradients, which add up whole until then, are reduced.
+  bool by_stage = false;
+  /// Gathered weights are freed between forward and backward. The last unit's never are: its backward comes next. In a pipeline: a stage's weights
+  /// are gathered for each pass; otherwise once for all passes of a step.
   bool reshard_after_forward = true;
   std::int64_t forward_prefetch_depth = 1;  ///< units gathered ahead; 0: gather when needed
   std::int64_t backward_prefetch_depth = 1;

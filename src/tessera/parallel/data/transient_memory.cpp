@@ -52,16 +52,21 @@ class Passes {
 
   /// It reads the last unit's weights and writes its gradients.
   std::int64_t loss() const {
+    if (keeps_stages()) return everything();
     const std::int64_t first = policy_.reshard_after_forward ? units_.last() : 0;
     return bytes_.weight * weights(first, units_.last()) + own_gradient(units_.last()) + gradients_under_way(units_.last());
   }
   std::int64_t most() const {
+    if (keeps_stages()) return everything();
     std::int64_t most = 0;
     for (std::int64_t unit = 0; unit <= units_.last(); ++unit) most = std::max({most, forward(unit), backward(unit)});
     return most;
   }
 
  private:
+  bool keeps_stages() const { return policy_.by_stage && !policy_.reshard_after_forward; }
+  /// All that a rank of a pipeline has, at once.
+  std::int64_t everything() const { return bytes_.weight * weights(0, units_.last()); }
   std::int64_t forward(std::int64_t unit) const {
     const std::int64_t first = policy_.reshard_after_forward ? unit : 0;
     return bytes_.weight * weights(first, unit + policy_.forward_prefetch_depth) + gradients_under_way(units_.last());

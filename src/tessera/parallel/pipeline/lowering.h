@@ -15,7 +15,8 @@ namespace tessera::pipeline {
 Schedule add_messages(const Schedule& schedule, const Placement& placement);
 
 /// Gathers a stage's weights one computing action before its first pass, and drops them after the last pass that reads them: its last I or B (weight
-/// gradients need inputs and output gradients only). So weights are gathered once per step.
+/// gradients need inputs and output gradients; a stage that makes an input again with its weights keeps them longer). So weights are gathered once
+/// per step.
 Schedule add_gather_and_free(const Schedule& schedule);
 
 /// Begins to reduce a stage's gradients right after its last W or B.

@@ -97,4 +97,12 @@ Schedule make_schedule(ScheduleName name, const ScheduleSize& size) {
   return schedule;
 }
 
+Schedule forward_schedule(const Placement& placement, int num_microbatches) {
+  Schedule schedule(static_cast<std::size_t>(placement.num_ranks));
+  for (int stage = 0; stage < placement.num_stages(); ++stage)
+    for (int microbatch = 0; microbatch < num_microbatches; ++microbatch)
+      schedule[static_cast<std::size_t>(placement.rank_of[static_cast<std::size_t>(stage)])].push_back({stage, ActionKind::Forward, microbatch});
+  return schedule;
+}
+
 }  // namespace tessera::pipeline

@@ -31,6 +31,9 @@ Placement placement(ScheduleName name, const ScheduleSize& size);
 /// Each rank's F, I, W and B in order; without communication. UserError when the size breaks a rule.
 Schedule make_schedule(ScheduleName name, const ScheduleSize& size);
 
+/// Forward passes alone, a rank's stages one after another, each of all microbatches: for evaluation, wherever the stages are.
+Schedule forward_schedule(const Placement& placement, int num_microbatches);
+
 /// Adds a problem for everything that is wrong with a schedule from elsewhere (a file): stages that are missing, on another rank than in `placement`,
 /// or next to a gap in numbers; passes that are missing, twice, or before what they need on the same rank; actions that are not F, I, W or B.
 /// Whether ranks wait for each other in a circle is the simulator's question (plan/simulate.h).
