@@ -17,6 +17,12 @@ constexpr std::array kFamilies = std::to_array<Family>({
     {"gemma2", describe_gemma2},
     {"gemma3_text", describe_gemma3},
     {"granite", describe_granite},
+    {"mixtral", describe_mixtral},
+    {"qwen2_moe", describe_qwen2_moe},
+    {"qwen3_moe", describe_qwen3_moe},
+    {"gpt_oss", describe_gpt_oss},
+    {"deepseek_v3", describe_deepseek_v3},
+    {"glm4_moe", describe_glm4_moe},
 });
 
 }  // namespace
