@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "support/support.h"
+#include "tessera/model/config.h"
 #include "train/one_process.h"
 
 namespace tessera::train {
@@ -36,10 +37,15 @@ TEST_P(VerifyCommitted, SelectiveCheckpointing) {
 }
 // The composites of ATen operators, which GPUs run, against the same numbers.
 TEST_P(VerifyCommitted, DoublePrecisionComposites) { expect_golden(test::test_data("goldens") / GetParam(), {.dtype = DType::F64}); }
-TEST_P(VerifyCommitted, Bfloat16) { expect_golden(test::test_data("goldens") / GetParam(), {.dtype = DType::BF16}); }
+// Experts are left out: rounding to eight bits sends some tokens to others.
+TEST_P(VerifyCommitted, Bfloat16) {
+  if (model::read_model_spec(test::test_data("goldens") / GetParam()).experts) GTEST_SKIP() << "rounding to bf16 changes the choice of experts";
+  expect_golden(test::test_data("goldens") / GetParam(), {.dtype = DType::BF16});
+}
 
 INSTANTIATE_TEST_SUITE_P(Goldens, VerifyCommitted,
-                         testing::Values("llama_tied_llama3_rope", "gpt2", "gpt2_inverse_layer_scale", "gemma2", "qwen3", "phi3_longrope"),
+                         testing::Values("llama_tied_llama3_rope", "gpt2", "gpt2_inverse_layer_scale", "gemma2", "qwen3", "phi3_longrope", "mixtral",
+                                         "qwen2_moe", "gpt_oss", "deepseek_v3_yarn", "glm4_moe"),
                          [](const auto& info) { return std::string(info.param); });
 
 class VerifyShared : public testing::TestWithParam<const char*> {};
@@ -52,7 +58,8 @@ TEST_P(VerifyShared, SinglePrecision) {
 
 INSTANTIATE_TEST_SUITE_P(Goldens, VerifyShared,
                          testing::Values("llama", "llama_tied_llama3_rope", "llama_yarn_bias", "llama_deep_kv2", "qwen3_deep_kv1", "mistral_sliding",
-                                         "qwen2", "qwen3", "gpt2", "phi3_longrope", "olmo2", "gemma2", "gemma3", "granite"),
+                                         "qwen2", "qwen3", "gpt2", "phi3_longrope", "olmo2", "gemma2", "gemma3", "granite", "mixtral", "qwen3_moe",
+                                         "qwen3_moe_deep", "gpt_oss"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(Verify, SeesAWrongGradient) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <string>
 
 #include "tessera/formats/tensor_source.h"
 
@@ -61,6 +63,15 @@ TensorBox with_dimension(TensorBox box) {
   return box;
 }
 
+bool follows(const TensorBox& box, const TensorBox& last) {
+  const auto tail = [](const Index& values) { return std::span(values).subspan(1); };
+  if (box.tensor.name != last.tensor.name || box.size.size() < 3 || box.offset[0] != last.offset[0] + last.size[0]) return false;
+  if (!std::ranges::equal(tail(box.size), tail(last.size)) || !std::ranges::equal(tail(box.offset), tail(last.offset)) ||
+      !std::ranges::equal(tail(box.strides), tail(last.strides)))
+    return false;
+  return last.memory == nullptr || box.memory == last.memory + last.num_elements() * size_of(last.tensor.dtype);
+}
+
 // One run of elements along the last dimension.
 void copy_row(const std::byte* from, DType from_dtype, const TensorBox& target, std::byte* to, std::int64_t count, std::vector<std::byte>& packed) {
   const DType dtype = target.tensor.dtype;
@@ -77,6 +88,24 @@ void copy_row(const std::byte* from, DType from_dtype, const TensorBox& target, 
 }
 
 }  // namespace
+
+std::vector<TensorBox> merge_entries(std::vector<TensorBox> boxes) {
+  std::vector<TensorBox> merged;
+  std::map<std::string, std::size_t> last;  // box of each tensor
+  for (TensorBox& box : boxes) {
+    const auto found = last.find(box.tensor.name);
+    if (found == last.end() || !follows(box, merged[found->second])) {
+      last[box.tensor.name] = merged.size();
+      merged.push_back(std::move(box));
+      continue;
+    }
+    TensorBox& before = merged[found->second];
+    // Entries lie densely: as many elements apart as one has.
+    before.strides[0] = static_cast<std::int64_t>(box.num_elements()) / box.size[0];
+    before.size[0] += box.size[0];
+  }
+  return merged;
+}
 
 void make_row_major(TensorBox& box) { box.strides = row_major_strides(box.size); }
 

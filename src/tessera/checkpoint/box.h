@@ -24,6 +24,9 @@ struct TensorBox {
   std::uint64_t num_elements() const { return formats::num_elements(size); }
 };
 
+/// Boxes that follow one another along the first dim of a tensor of three dims or more, and in memory, as one: stacked experts are pieces each.
+std::vector<TensorBox> merge_entries(std::vector<TensorBox> boxes);
+
 /// Sets the strides of a box whose elements lie row-major.
 void make_row_major(TensorBox& box);
 /// The box's elements in row-major order, in one piece or several.

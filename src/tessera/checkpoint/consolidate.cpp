@@ -233,6 +233,7 @@ std::string config_with_dtype(const std::string& config_json, DType dtype, const
   if (!config.is_object()) throw UserError(Problem{where, "config.json is not a JSON object", "", ""});
   const char* key = config.contains("dtype") && !config.contains("torch_dtype") ? "dtype" : "torch_dtype";
   config[key] = torch_name(dtype);
+  config.erase("quantization_config");  // weights were dequantised as they were loaded
   return config.dump(2) + "\n";
 }
 

@@ -68,7 +68,7 @@ const formats::TensorInfo& stored_tensor(const formats::SafetensorsFile& file, c
 std::vector<ShardFile> plan_shard_files(const std::string& folder, ShardOwner owner, std::vector<TensorBox> boxes) {
   std::vector<ShardFile> files;
   std::map<std::string, std::size_t> parts;  // how many boxes of this tensor have a file already
-  for (TensorBox& box : boxes) {
+  for (TensorBox& box : merge_entries(std::move(boxes))) {
     const std::size_t part = parts[box.tensor.name]++;
     if (part == files.size()) files.push_back({shard_path(folder, owner, part), {}});
     files[part].boxes.push_back(std::move(box));

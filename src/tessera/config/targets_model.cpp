@@ -60,12 +60,9 @@ std::vector<Target> models() {
 }
 
 /// A configuration class of transformers; its native name is the model_type that config.json would hold.
-Target config_class(std::string_view model_type, std::vector<std::string_view> python, Support support = Support::Supported) {
-  return {kConfig, model_type, std::move(python), support, support == Support::Supported ? "" : "mixture-of-experts models are still to come"};
-}
+Target config_class(std::string_view model_type, std::vector<std::string_view> python) { return {kConfig, model_type, std::move(python)}; }
 
 std::vector<Target> configs() {
-  constexpr auto yet = Support::NotSupportedYet;
   return {
       {kConfig, "auto", {"transformers.AutoConfig.from_pretrained", "transformers.AutoConfig", "transformers.AutoConfig.for_model"}},
       config_class("llama", {"transformers.LlamaConfig", "transformers.models.llama.configuration_llama.LlamaConfig"}),
@@ -78,13 +75,12 @@ std::vector<Target> configs() {
       config_class("gemma2", {"transformers.Gemma2Config", "transformers.models.gemma2.configuration_gemma2.Gemma2Config"}),
       config_class("gemma3_text", {"transformers.Gemma3TextConfig", "transformers.models.gemma3.configuration_gemma3.Gemma3TextConfig"}),
       config_class("granite", {"transformers.GraniteConfig", "transformers.models.granite.configuration_granite.GraniteConfig"}),
-      config_class("mixtral", {"transformers.MixtralConfig", "transformers.models.mixtral.configuration_mixtral.MixtralConfig"}, yet),
-      config_class("qwen2_moe", {"transformers.Qwen2MoeConfig", "transformers.models.qwen2_moe.configuration_qwen2_moe.Qwen2MoeConfig"}, yet),
-      config_class("qwen3_moe", {"transformers.Qwen3MoeConfig", "transformers.models.qwen3_moe.configuration_qwen3_moe.Qwen3MoeConfig"}, yet),
-      config_class("gpt_oss", {"transformers.GptOssConfig", "transformers.models.gpt_oss.configuration_gpt_oss.GptOssConfig"}, yet),
-      config_class("deepseek_v3", {"transformers.DeepseekV3Config", "transformers.models.deepseek_v3.configuration_deepseek_v3.DeepseekV3Config"},
-                   yet),
-      config_class("glm4_moe", {"transformers.Glm4MoeConfig", "transformers.models.glm4_moe.configuration_glm4_moe.Glm4MoeConfig"}, yet),
+      config_class("mixtral", {"transformers.MixtralConfig", "transformers.models.mixtral.configuration_mixtral.MixtralConfig"}),
+      config_class("qwen2_moe", {"transformers.Qwen2MoeConfig", "transformers.models.qwen2_moe.configuration_qwen2_moe.Qwen2MoeConfig"}),
+      config_class("qwen3_moe", {"transformers.Qwen3MoeConfig", "transformers.models.qwen3_moe.configuration_qwen3_moe.Qwen3MoeConfig"}),
+      config_class("gpt_oss", {"transformers.GptOssConfig", "transformers.models.gpt_oss.configuration_gpt_oss.GptOssConfig"}),
+      config_class("deepseek_v3", {"transformers.DeepseekV3Config", "transformers.models.deepseek_v3.configuration_deepseek_v3.DeepseekV3Config"}),
+      config_class("glm4_moe", {"transformers.Glm4MoeConfig", "transformers.models.glm4_moe.configuration_glm4_moe.Glm4MoeConfig"}),
       {kConfig,
        "",
        {"transformers.*Config", "transformers.*Config.from_pretrained", "nemo_automodel.components.models.*Config",

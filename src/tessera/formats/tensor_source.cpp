@@ -9,6 +9,7 @@
 #include "tessera/core/error.h"
 #include "tessera/core/file.h"
 #include "tessera/core/text.h"
+#include "tessera/formats/dequantized_source.h"
 #include "tessera/formats/gguf.h"
 #include "tessera/formats/gguf_dequantize.h"
 #include "tessera/formats/huggingface.h"
@@ -278,7 +279,7 @@ void TensorSource::read_rows(std::string_view name, std::int64_t first_row, std:
 }
 
 std::unique_ptr<TensorSource> open_huggingface_source(const std::filesystem::path& directory) {
-  return std::make_unique<HuggingFaceSource>(HuggingFaceDirectory(directory));
+  return dequantize_tensors(std::make_unique<HuggingFaceSource>(HuggingFaceDirectory(directory)));
 }
 
 std::unique_ptr<TensorSource> open_safetensors_source(const std::filesystem::path& file) {

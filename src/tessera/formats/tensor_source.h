@@ -54,7 +54,7 @@ class TensorSource {
   std::map<std::string, std::size_t, std::less<>> index_by_name_;
 };
 
-/// A Hugging Face directory, with its own names.
+/// A Hugging Face directory, with its own names; quantised weights as dequantized_source.h shows them.
 std::unique_ptr<TensorSource> open_huggingface_source(const std::filesystem::path& directory);
 /// One safetensors file, with its own names.
 std::unique_ptr<TensorSource> open_safetensors_source(const std::filesystem::path& file);

@@ -9,8 +9,8 @@ namespace tessera::generate {
 
 KeyValueCache::KeyValueCache(const model::ModelSpec& spec, std::int64_t capacity, at::ScalarType dtype) {
   for (std::size_t layer = 0; layer < spec.layers.size(); ++layer) {
-    const auto storage = [&] { return at::empty({1, spec.num_key_value_heads, capacity, spec.head_dim}, dtype).transpose(1, 2); };
-    layers_.push_back({storage(), storage()});
+    const auto storage = [&](std::int64_t width) { return at::empty({1, spec.num_key_value_heads, capacity, width}, dtype).transpose(1, 2); };
+    layers_.push_back({storage(spec.head_dim), storage(spec.value_dim())});
   }
 }
 

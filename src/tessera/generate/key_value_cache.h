@@ -11,7 +11,7 @@
 namespace tessera::generate {
 
 /// Attention over everything seen so far in one sequence: each call appends its keys and values, then attends to all of them.
-/// Memory: 2 · layers · capacity · key/value heads · head_dim elements.
+/// Memory: layers · capacity · key/value heads · (head_dim + value_dim) elements. Latent attention's keys and values are kept as heads have them.
 class KeyValueCache : public model::Attention {
  public:
   /// Room for `capacity` tokens. Nothing is touched until it is used.

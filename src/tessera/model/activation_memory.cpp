@@ -11,16 +11,22 @@ namespace {
 /// Elements of a token's activations.
 struct Widths {
   std::int64_t hidden, query, query_key_value, feed_forward, gate_up;
+  std::int64_t routed;  ///< outputs of a token's experts, before they are added up
 };
 
 Widths widths_of(const ModelSpec& spec) {
   const std::int64_t query = spec.num_attention_heads * spec.head_dim;
   const bool gated = spec.feed_forward == FeedForwardKind::Gated;
+  // Where layers differ, the wider kind stands for all.
+  std::int64_t width = spec.intermediate_size;
+  if (spec.experts)
+    width = std::max(width, spec.experts->experts_per_token * spec.experts->intermediate_size + spec.experts->shared_intermediate_size);
   return {.hidden = spec.hidden_size,
           .query = query,
-          .query_key_value = query + 2 * spec.num_key_value_heads * spec.head_dim,
-          .feed_forward = spec.intermediate_size,
-          .gate_up = (gated ? 2 : 1) * spec.intermediate_size};
+          .query_key_value = query + spec.num_key_value_heads * (spec.head_dim + spec.value_dim()),
+          .feed_forward = width,
+          .gate_up = (gated ? 2 : 1) * width,
+          .routed = spec.experts ? spec.experts->experts_per_token * spec.hidden_size : 0};
 }
 
 /// A step's phases in bytes. Names of tensors follow Decoder; "product" is a matrix product.
@@ -68,7 +74,7 @@ class Phases {
     const std::int64_t attended = selective() ? 0 : tensor(w_.query) + scalars(spec_.num_attention_heads);
     const std::int64_t branches = spec_.norm_placement == NormPlacement::Pre ? 0 : tensor(2 * w_.hidden);
     const std::int64_t norms = (spec_.norm_placement == NormPlacement::Sandwich ? 4 : 2) * (spec_.norm == NormKind::Layer ? 2 : 1);
-    return tensor(2 * w_.hidden + w_.query_key_value + w_.gate_up) + second_projection + attended + branches + scalars(norms);
+    return tensor(2 * w_.hidden + w_.query_key_value + w_.gate_up + w_.routed) + second_projection + attended + branches + scalars(norms);
   }
   std::int64_t head_norm_scales() const {
     return spec_.query_key_norm == QueryKeyNorm::Head ? spec_.num_attention_heads + spec_.num_key_value_heads : 2;

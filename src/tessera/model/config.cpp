@@ -17,9 +17,6 @@
 namespace tessera::model {
 namespace {
 
-/// Mixtures of experts, which the parameter table will carry later.
-constexpr std::array kPlannedTypes = std::to_array<std::string_view>({"mixtral", "qwen2_moe", "qwen3_moe", "gpt_oss", "deepseek_v3", "glm4_moe"});
-
 /// Model types of transformers that Tessera refuses by name.
 constexpr std::array kForeignTypes = std::to_array<std::string_view>(
     {"apertus",     "arcee",           "bamba",    "bart",     "bert",       "biogpt",      "bitnet",     "bloom",
@@ -39,10 +36,7 @@ std::string joined(const std::vector<std::string>& words) { return fmt::format("
   const std::string supported = "supported: " + joined(known);
   std::string what = fmt::format("model_type '{}' is unknown", type);
   std::string fix = did_you_mean(type, known);
-  if (std::ranges::find(kPlannedTypes, type) != kPlannedTypes.end()) {
-    what = fmt::format("model_type '{}' is not supported yet", type);
-    fix.clear();
-  } else if (std::ranges::find(kForeignTypes, type) != kForeignTypes.end()) {
+  if (std::ranges::find(kForeignTypes, type) != kForeignTypes.end()) {
     what = fmt::format("model_type '{}' is not supported", type);
     fix = type == "gemma3" ? "use a text-only checkpoint (model_type gemma3_text)" : "";
   }
@@ -65,6 +59,16 @@ void judge_unread_fields(ConfigReader& reader, const ConfigReader::Locate& locat
   }
 }
 
+/// Weights that are dequantised as they are read (formats/dequantized_source.h); others cannot be.
+void judge_quantization(ConfigReader& reader) {
+  const Json* quantization = reader.find("quantization_config");
+  if (quantization == nullptr || quantization->empty()) return;
+  const std::string method = quantization->is_object() ? quantization->value("quant_method", "") : "";
+  const Json block = quantization->is_object() ? quantization->value("weight_block_size", Json::array({128, 128})) : Json();
+  if (method == "mxfp4" || (method == "fp8" && block == Json::array({128, 128}))) return;
+  reader.not_supported("quantization_config", "weights are plain, FP8 in blocks of 128 × 128, or MXFP4", "take a checkpoint that is not quantised");
+}
+
 ModelSpec read_spec(const Json& config, const std::string& where, const ConfigReader::Locate& locate) {
   if (!config.is_object()) throw UserError(Problem{where, "a model configuration is a JSON object", "", ""});
   ConfigReader reader(config, locate);
@@ -77,6 +81,7 @@ ModelSpec read_spec(const Json& config, const std::string& where, const ConfigRe
   ModelSpec spec;
   spec.model_type = type;
   family->describe(reader, spec);
+  judge_quantization(reader);
   judge_unread_fields(reader, locate, type);
   reader.problems().throw_if_any();
   return spec;

@@ -134,7 +134,6 @@ constexpr std::array kNeutralFields = std::to_array<NeutralField>({
     {"num_experts", 0},
     {"num_local_experts", 0},
     {"pruned_heads", 0},
-    {"quantization_config", 0},
     {"rope_interleave", 0},
     {"rope_interleaved", 0},
     {"use_bidirectional_attention", 0},

@@ -76,7 +76,10 @@ DType chosen_dtype(const ConvertRequest& request, const Contents& contents) {
   return stored_dtype(contents);
 }
 
-void set_dtype(Json& config, DType dtype) { config[config.contains("dtype") ? "dtype" : "torch_dtype"] = torch_name(dtype); }
+void set_dtype(Json& config, DType dtype) {
+  config[config.contains("dtype") ? "dtype" : "torch_dtype"] = torch_name(dtype);
+  config.erase("quantization_config");  // weights are dequantised as they are read
+}
 
 std::vector<TensorSpec> planned_tensors(const TensorSource& source, DType dtype) {
   std::vector<TensorSpec> tensors = source.tensors();

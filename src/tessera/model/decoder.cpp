@@ -1,9 +1,11 @@
 #include "tessera/model/decoder.h"
 
+#include <ATen/ops/full.h>
+
 #include "tessera/core/error.h"
 #include "tessera/core/random.h"
+#include "tessera/model/activation.h"
 #include "tessera/model/rope_table.h"
-#include "tessera/ops/activation.h"
 #include "tessera/ops/embedding.h"
 #include "tessera/ops/heads.h"
 #include "tessera/ops/norm.h"
@@ -11,20 +13,6 @@
 
 namespace tessera::model {
 namespace {
-
-ops::Activation to_ops(Activation activation) {
-  switch (activation) {
-    case Activation::Silu:
-      return ops::Activation::Silu;
-    case Activation::GeluTanh:
-      return ops::Activation::GeluTanh;
-    case Activation::GeluErf:
-      return ops::Activation::GeluErf;
-    case Activation::Relu:
-      return ops::Activation::Relu;
-  }
-  TESSERA_ASSERT(false, "no such activation");
-}
 
 /// Which token of which sample each of these is.
 std::shared_ptr<const std::vector<ops::TokenNumber>> token_numbers(const Inputs& inputs, const TokenRange& range) {
@@ -42,6 +30,21 @@ std::shared_ptr<const std::vector<ops::TokenNumber>> token_numbers(const Inputs&
   return std::make_shared<const std::vector<ops::TokenNumber>>(all.begin() + range.first, all.begin() + range.first + range.count);
 }
 
+/// The row of each of these tokens; −1 for padding.
+at::Tensor row_of_token(const Inputs& inputs, const TokenRange& range) {
+  at::Tensor rows_BT = at::full({inputs.num_rows(), inputs.length()}, -1, at::TensorOptions().dtype(at::kLong));
+  const auto fill = [&](std::int64_t row, std::int64_t first, std::int64_t count) { rows_BT[row].narrow(0, first, count).fill_(row); };
+  for (std::int64_t row = 0; row < inputs.num_rows(); ++row) {
+    const auto index = static_cast<std::size_t>(row);
+    if (inputs.runs_of_ranks.empty()) {
+      fill(row, 0, inputs.lengths[index]);
+    } else {
+      for (const TokenRun& run : inputs.runs_of_ranks[static_cast<std::size_t>(inputs.context_rank)][index]) fill(row, run.place, run.length);
+    }
+  }
+  return rows_BT.view({-1}).narrow(0, range.first, range.count);
+}
+
 }  // namespace
 
 /// What all layers of one forward pass share.
@@ -51,6 +54,8 @@ struct Decoder::Call {
   std::uint64_t dropout_seed;
   std::uint64_t step;
   std::shared_ptr<const std::vector<ops::TokenNumber>> residual_tokens;  ///< those of the residual stream; only for dropout
+  at::Tensor row_of_token;                                               ///< RoutingCall::row_N; undefined without experts
+  std::shared_ptr<std::vector<at::Tensor>> saved_experts = nullptr;      ///< of every layer, where blocks that run again keep their routing
 
   std::int64_t num_tokens() const { return inputs.num_rows() * inputs.length(); }
   std::uint64_t dropout_key(std::string_view purpose, std::size_t layer) const {
@@ -88,7 +93,10 @@ Decoder::Decoder(const ModelSpec& spec, ParameterStore& store, DecoderOptions op
                        .gate_up = in_layer(first + ".weight"),
                        .gate_up_bias = in_layer(first + ".bias"),
                        .down = in_layer("down.weight"),
-                       .down_bias = in_layer("down.bias")});
+                       .down_bias = in_layer("down.bias"),
+                       .sinks = in_layer("sinks"),
+                       .latent = find_latent_weights(in_layer),
+                       .experts = find_expert_weights(in_layer)});
   }
 }
 
@@ -115,9 +123,12 @@ Decoder::Hidden Decoder::enter_head(ops::Tape& tape, const ops::Variable& input)
 
 ops::Variable Decoder::run_units(ops::Tape& tape, const Inputs& inputs, UnitRange units, const ops::Variable& input, std::uint64_t step) const {
   // Blocks that run again in backward outlive this function: they share the call.
-  const auto call = std::make_shared<Call>(Call{inputs, {}, options_.dropout_seed, step, nullptr});
+  const auto call = std::make_shared<Call>(Call{inputs, {}, options_.dropout_seed, step, nullptr, {}});
   const bool drops = tape.training() && (spec_.residual_dropout > 0.0 || spec_.embedding_dropout > 0.0);
   if (drops) call->residual_tokens = token_numbers(inputs, seams_.projections->residual_tokens(call->num_tokens()));
+  if (spec_.experts && tape.training())
+    call->row_of_token = row_of_token(inputs, seams_.projections->residual_tokens(call->num_tokens())).to(inputs.input_ids_BT.device());
+  if (spec_.experts && options_.routing.save_routing) call->saved_experts = std::make_shared<std::vector<at::Tensor>>(blocks_.size());
   if (spec_.position == PositionKind::Rope)
     for (const RopeSpec& rope : spec_.ropes) call->rope_tables.push_back(rope_table(rope, inputs, angle_type_));
   ops::Variable x = input;
@@ -162,7 +173,7 @@ ops::Variable Decoder::norm(ops::Tape& tape, const ops::Variable& input, ops::Pa
 ops::Variable Decoder::block(ops::Tape& tape, const ops::Variable& input, std::size_t layer, const std::shared_ptr<const Call>& call) const {
   const ops::Variable attended = ops::residual_add(tape, input, attention_branch(tape, input, layer, call), spec_.residual_multiplier,
                                                    call->dropout(spec_.residual_dropout, "attention output", layer));
-  return ops::residual_add(tape, attended, feed_forward_branch(tape, attended, layer, call->num_tokens()), spec_.residual_multiplier,
+  return ops::residual_add(tape, attended, feed_forward_branch(tape, attended, layer, *call), spec_.residual_multiplier,
                            call->dropout(spec_.residual_dropout, "feed-forward output", layer));
 }
 
@@ -170,11 +181,27 @@ ops::Variable Decoder::attention_branch(ops::Tape& tape, const ops::Variable& in
                                         const std::shared_ptr<const Call>& call) const {
   const Block& block = blocks_[layer];
   const ops::Variable normal = block.attention_norm != nullptr ? norm(tape, input, block.attention_norm, block.attention_norm_bias) : input;
-  const ops::Variable projected =
-      seams_.projections->column_linear(tape, normal, call->num_tokens(), *block.query_key_value, block.query_key_value_bias);
-  const ops::Variable attended = attention_core(tape, projected, layer, call);
+  const ops::Variable attended = spec_.latent_attention ? latent_attention(tape, normal, layer, call) : plain_attention(tape, normal, layer, call);
   const ops::Variable output = seams_.projections->row_linear(tape, attended, *block.output, block.output_bias);
   return block.attention_post_norm != nullptr ? norm(tape, output, block.attention_post_norm, nullptr) : output;
+}
+
+ops::Variable Decoder::plain_attention(ops::Tape& tape, const ops::Variable& normal, std::size_t layer,
+                                       const std::shared_ptr<const Call>& call) const {
+  const Block& block = blocks_[layer];
+  const ops::Variable projected =
+      seams_.projections->column_linear(tape, normal, call->num_tokens(), *block.query_key_value, block.query_key_value_bias);
+  return attention_core(tape, projected, layer, call);
+}
+
+ops::Variable Decoder::latent_attention(ops::Tape& tape, const ops::Variable& normal, std::size_t layer,
+                                        const std::shared_ptr<const Call>& call) const {
+  const auto core = [this, layer, call](ops::Tape& inner, const ops::Variable& input) {
+    const ops::HeadViews heads = latent_query_key_value(inner, input, call->num_tokens(), call->inputs.num_rows(), spec_, blocks_[layer].latent,
+                                                        call->rope_tables[spec_.layers[layer].rope], *seams_.projections);
+    return attend(inner, heads, layer, call);
+  };
+  return options_.activation_checkpointing == ActivationCheckpointing::Selective ? ops::checkpoint(tape, normal, core) : core(tape, normal);
 }
 
 ops::Variable Decoder::attention_core(ops::Tape& tape, const ops::Variable& projected, std::size_t layer,
@@ -183,11 +210,13 @@ ops::Variable Decoder::attention_core(ops::Tape& tape, const ops::Variable& proj
   if (blocks_[layer].query_norm == nullptr) {
     // Rotated where it lies and turned back in backward: it needs no second run.
     const ops::Variable rotated = rotate(tape, projected, layer, *call);
-    const auto core = [this, layer, call](ops::Tape& inner, const ops::Variable& qkv) { return attend(inner, qkv, layer, call); };
+    const auto core = [this, layer, call](ops::Tape& inner, const ops::Variable& qkv) {
+      return attend(inner, split(inner, qkv, *call), layer, call);
+    };
     return again ? ops::checkpoint(tape, rotated, core) : core(tape, rotated);
   }
   const auto core = [this, layer, call](ops::Tape& inner, const ops::Variable& qkv) {
-    return attend(inner, rotate(inner, normalize_heads(inner, qkv, layer), layer, *call), layer, call);
+    return attend(inner, split(inner, rotate(inner, normalize_heads(inner, qkv, layer), layer, *call), *call), layer, call);
   };
   return again ? ops::checkpoint(tape, projected, core) : core(tape, projected);
 }
@@ -207,10 +236,11 @@ ops::Variable Decoder::rotate(ops::Tape& tape, const ops::Variable& query_key_va
                               spec_.num_attention_heads + spec_.num_key_value_heads, spec_.head_dim);
 }
 
-ops::Variable Decoder::attend(ops::Tape& tape, const ops::Variable& query_key_value, std::size_t layer,
-                              const std::shared_ptr<const Call>& call) const {
-  const ops::HeadViews heads =
-      ops::split_heads(tape, query_key_value, call->inputs.num_rows(), spec_.num_attention_heads, spec_.num_key_value_heads, spec_.head_dim);
+ops::HeadViews Decoder::split(ops::Tape& tape, const ops::Variable& query_key_value, const Call& call) const {
+  return ops::split_heads(tape, query_key_value, call.inputs.num_rows(), spec_.num_attention_heads, spec_.num_key_value_heads, spec_.head_dim);
+}
+
+ops::Variable Decoder::attend(ops::Tape& tape, const ops::HeadViews& heads, std::size_t layer, const std::shared_ptr<const Call>& call) const {
   return (*seams_.attention)(tape, layer, call->inputs, heads.query_BTHC, heads.key_BTKC, heads.value_BTKC, attention_options(layer, call));
 }
 
@@ -220,21 +250,40 @@ ops::AttentionOptions Decoder::attention_options(std::size_t layer, const std::s
           .sliding_window = spec_.layers[layer].sliding_window,
           .lengths = call->inputs.lengths,
           .document_starts = call->inputs.document_starts,
+          .sinks = blocks_[layer].sinks,
           .dropout = spec_.attention_dropout,
           .dropout_key = call->dropout_key("attention", layer),
           .first_head = seams_.first_head,
           .sample_numbers = call->inputs.sample_numbers};
 }
 
-ops::Variable Decoder::feed_forward_branch(ops::Tape& tape, const ops::Variable& input, std::size_t layer, std::int64_t num_tokens) const {
+ops::Variable Decoder::feed_forward_branch(ops::Tape& tape, const ops::Variable& input, std::size_t layer, const Call& call) const {
   const Block& block = blocks_[layer];
   const ops::Variable normal = block.feed_forward_norm != nullptr ? norm(tape, input, block.feed_forward_norm, block.feed_forward_norm_bias) : input;
+  const ops::Variable output =
+      spec_.layers[layer].experts ? routed_feed_forward(tape, normal, layer, call) : dense_feed_forward(tape, normal, layer, call.num_tokens());
+  return block.feed_forward_post_norm != nullptr ? norm(tape, output, block.feed_forward_post_norm, nullptr) : output;
+}
+
+ops::Variable Decoder::routed_feed_forward(ops::Tape& tape, const ops::Variable& normal, std::size_t layer, const Call& call) const {
+  return expert_feed_forward(tape, normal, spec_, blocks_[layer].experts, *seams_.dispatcher,
+                             {.options = options_.routing,
+                              .row_N = call.row_of_token,
+                              .num_rows = call.inputs.num_rows(),
+                              .gradient_scale = routing_record_ == nullptr ? 0.0 : routing_record_->gradient_scale,
+                              .record = routing_record_ == nullptr ? nullptr : &routing_record_->layers[layer],
+                              .sum_over_sequence = seams_.sum_over_sequence,
+                              .sum_over_microbatch = seams_.sum_over_microbatch,
+                              .saved_experts = call.saved_experts == nullptr ? nullptr : &(*call.saved_experts)[layer]});
+}
+
+ops::Variable Decoder::dense_feed_forward(ops::Tape& tape, const ops::Variable& normal, std::size_t layer, std::int64_t num_tokens) const {
+  const Block& block = blocks_[layer];
   const ops::Variable projected = seams_.projections->column_linear(tape, normal, num_tokens, *block.gate_up, block.gate_up_bias);
   const ops::Activation activation = to_ops(spec_.activation);
   const ops::Variable active = spec_.feed_forward == FeedForwardKind::Gated ? ops::gated_activation(tape, projected, activation)
                                                                             : ops::plain_activation(tape, projected, activation);
-  const ops::Variable output = seams_.projections->row_linear(tape, active, *block.down, block.down_bias);
-  return block.feed_forward_post_norm != nullptr ? norm(tape, output, block.feed_forward_post_norm, nullptr) : output;
+  return seams_.projections->row_linear(tape, active, *block.down, block.down_bias);
 }
 
 }  // namespace tessera::model

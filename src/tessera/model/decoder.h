@@ -6,8 +6,11 @@
 #include <memory>
 #include <vector>
 
+#include "tessera/model/expert_feed_forward.h"
 #include "tessera/model/inputs.h"
+#include "tessera/model/latent_attention.h"
 #include "tessera/model/parameter_store.h"
+#include "tessera/model/routing.h"
 #include "tessera/model/seams.h"
 #include "tessera/model/spec.h"
 #include "tessera/ops/activation_pool.h"
@@ -16,12 +19,14 @@
 
 namespace tessera::model {
 
-/// Full: a block keeps only its input and runs again in backward. Selective: the attention core (norms of queries and keys, softmax) runs again, only
-/// the outputs of matrix products are kept. None still recomputes the other norms and activations, which cost next to nothing.
+/// Full: a block keeps only its input and runs again in backward. Selective: the attention core (norms of queries and keys, softmax; with latent
+/// attention the projections before it too) runs again, only the outputs of matrix products are kept. None still recomputes the other norms and
+/// activations, which cost next to nothing.
 enum class ActivationCheckpointing { None, Full, Selective };
 
 struct DecoderOptions {
   ActivationCheckpointing activation_checkpointing = ActivationCheckpointing::None;
+  RoutingOptions routing = {};
   std::uint64_t dropout_seed = 0;  ///< masks are a function of (dropout_seed, step, layer, sample, position, element)
 };
 
@@ -30,7 +35,9 @@ struct DecoderSeams {
   std::unique_ptr<Attention> attention = local_attention();
   std::unique_ptr<Projections> projections = local_projections();
   std::unique_ptr<Dispatcher> dispatcher = local_dispatcher();
-  std::int64_t first_head = 0;  ///< number of this rank's first query head in the whole model
+  SumOverRanks sum_over_sequence = nullptr;    ///< over the ranks that share rows (cp); null: rows are whole
+  SumOverRanks sum_over_microbatch = nullptr;  ///< over all ranks with tokens of their own
+  std::int64_t first_head = 0;                 ///< number of this rank's first query head in the whole model
   /// Where the inputs of blocks that run again wait (ActivationCheckpointing::Full); null: where they are.
   std::unique_ptr<ops::ActivationPool> activation_pool = nullptr;
 };
@@ -68,6 +75,8 @@ class Decoder {
   const DecoderOptions& options() const { return options_; }
   /// Who is told when units begin and end (null: nobody). Must outlive every pass.
   void set_unit_hooks(UnitHooks* hooks) { unit_hooks_ = hooks; }
+  /// Where recorded passes count what experts are given, and how auxiliary losses are scaled (null: neither). Must outlive every pass.
+  void set_routing_record(RoutingRecord* record) { routing_record_ = record; }
 
  private:
   /// The weights of one block; null where the family has none, or the store.
@@ -76,6 +85,9 @@ class Decoder {
     ops::Parameter *query_key_value, *query_key_value_bias, *query_norm, *key_norm, *output, *output_bias;
     ops::Parameter *feed_forward_norm, *feed_forward_norm_bias, *feed_forward_post_norm;
     ops::Parameter *gate_up, *gate_up_bias, *down, *down_bias;  ///< gate_up is `up` alone in a plain feed-forward
+    ops::Parameter* sinks;
+    LatentWeights latent;
+    ExpertWeights experts;
   };
   struct Call;
 
@@ -87,10 +99,15 @@ class Decoder {
   ops::Variable block(ops::Tape& tape, const ops::Variable& input, std::size_t layer, const std::shared_ptr<const Call>& call) const;
   ops::Variable normalize_heads(ops::Tape& tape, const ops::Variable& query_key_value, std::size_t layer) const;
   ops::Variable rotate(ops::Tape& tape, const ops::Variable& query_key_value, std::size_t layer, const Call& call) const;
-  ops::Variable attend(ops::Tape& tape, const ops::Variable& query_key_value, std::size_t layer, const std::shared_ptr<const Call>& call) const;
+  ops::HeadViews split(ops::Tape& tape, const ops::Variable& query_key_value, const Call& call) const;
+  ops::Variable attend(ops::Tape& tape, const ops::HeadViews& heads, std::size_t layer, const std::shared_ptr<const Call>& call) const;
+  ops::Variable plain_attention(ops::Tape& tape, const ops::Variable& normal, std::size_t layer, const std::shared_ptr<const Call>& call) const;
+  ops::Variable latent_attention(ops::Tape& tape, const ops::Variable& normal, std::size_t layer, const std::shared_ptr<const Call>& call) const;
   ops::Variable attention_core(ops::Tape& tape, const ops::Variable& projected, std::size_t layer, const std::shared_ptr<const Call>& call) const;
   ops::Variable attention_branch(ops::Tape& tape, const ops::Variable& input, std::size_t layer, const std::shared_ptr<const Call>& call) const;
-  ops::Variable feed_forward_branch(ops::Tape& tape, const ops::Variable& input, std::size_t layer, std::int64_t num_tokens) const;
+  ops::Variable feed_forward_branch(ops::Tape& tape, const ops::Variable& input, std::size_t layer, const Call& call) const;
+  ops::Variable routed_feed_forward(ops::Tape& tape, const ops::Variable& normal, std::size_t layer, const Call& call) const;
+  ops::Variable dense_feed_forward(ops::Tape& tape, const ops::Variable& normal, std::size_t layer, std::int64_t num_tokens) const;
   ops::LogitsOptions logits_options() const;
   ops::AttentionOptions attention_options(std::size_t layer, const std::shared_ptr<const Call>& call) const;
 
@@ -99,6 +116,7 @@ class Decoder {
   at::ScalarType angle_type_;
   DecoderSeams seams_;
   UnitHooks* unit_hooks_ = nullptr;
+  RoutingRecord* routing_record_ = nullptr;
   std::vector<Block> blocks_;
   ops::Parameter* embedding_ = nullptr;
   ops::Parameter* position_embedding_ = nullptr;

@@ -21,7 +21,8 @@ class CheckpointView {
   /// Name and shape of every tensor, in the order of the parameter table; all in `dtype`.
   std::vector<formats::TensorSpec> tensors(DType dtype) const;
   bool contains(const std::string& name) const { return places_.contains(name); }
-  /// Views in the checkpoint's orientation (perhaps strided), fp32 or fp64. The name must be a tensor of the view.
+  /// In the checkpoint's orientation, fp32 or fp64: a view (perhaps strided), or a copy of a tensor of several pieces (stacked experts). The name
+  /// must be a tensor of the view.
   at::Tensor weight(const std::string& name) const;    ///< masters; compute weights where there are none
   at::Tensor gradient(const std::string& name) const;  ///< undefined when frozen
 
@@ -31,12 +32,14 @@ class CheckpointView {
   formats::TensorProducer producer() const;
 
  private:
+  /// Pieces [first_piece, last_piece) of a parameter, which lie one after another along the tensor's first dim.
   struct Place {
     std::size_t parameter;
-    std::size_t piece;
+    std::size_t first_piece, last_piece;
   };
-  const Piece& piece(const Place& place) const;
   const Place& place(const std::string& name) const;
+  const Piece& piece(const Place& place, std::size_t number) const { return store_->table().parameters[place.parameter].pieces[number]; }
+  at::Tensor tensor_of(const at::Tensor& parameter, const Place& place) const;
 
   const ParameterStore* store_;
   std::vector<std::string> names_;

@@ -70,12 +70,14 @@ std::vector<Task> random_tasks(const ParameterStore& store) {
 void run(const Task& task, std::uint64_t seed) {
   const std::uint64_t key = tensor_key(seed, task.piece.tensor);
   const auto scale = static_cast<float>(task.parameter->standard_deviation);
-  const std::int64_t row_size = task.piece.tensor_shape.back();
-  const std::int64_t first_column = task.piece.offset.back();
+  const std::vector<std::int64_t>& shape = task.piece.tensor_shape;
+  std::int64_t begin = task.first_row;  // of the box, among the tensor's elements
+  for (std::size_t dim = 1; dim < shape.size(); ++dim) begin = begin * shape[dim] + task.piece.offset[dim];
   at::Tensor values = at::empty(task.rows.sizes(), at::TensorOptions().dtype(at::kFloat));
-  const std::int64_t columns = task.rows.size(1);
-  for (std::int64_t row = 0; row < task.rows.size(0); ++row) {
-    const auto first = static_cast<std::uint64_t>((task.first_row + row) * row_size + first_column);
+  const std::int64_t columns = values.size(-1);
+  // All rows of a box are a row of the tensor apart: one of three dims has a single entry in the first.
+  for (std::int64_t row = 0; row < values.numel() / columns; ++row) {
+    const auto first = static_cast<std::uint64_t>(begin + row * shape.back());
     fill_normal(key, first, scale, {values.data_ptr<float>() + row * columns, static_cast<std::size_t>(columns)});
   }
   at::Tensor(task.rows).copy_(values);

@@ -73,8 +73,10 @@ void check(const ParameterTable& table, const TensorSource& source, const Names&
     }
   }
   for (const TensorSpec& tensor : source.tensors()) {
-    const bool known = expected.contains(tensor.name) || is_inert(tensor.name) || (table.tied_head && tensor.name == table.tied_head_tensor) ||
-                       elsewhere.contains(tensor.name);
+    const bool unused =
+        std::ranges::any_of(table.unused_prefixes, [&](const auto& prefix) { return tensor.name.starts_with(names.in_source(prefix)); });
+    const bool known = expected.contains(tensor.name) || is_inert(tensor.name) || unused ||
+                       (table.tied_head && tensor.name == table.tied_head_tensor) || elsewhere.contains(tensor.name);
     if (!known) surplus.push_back(fmt::format("{} {}", tensor.name, formats::shape_to_string(tensor.shape)));
   }
   ProblemList problems;
@@ -85,15 +87,15 @@ void check(const ParameterTable& table, const TensorSource& source, const Names&
   problems.throw_if_any();
 }
 
-/// Some rows of one checkpoint tensor and where they go.
+/// Some entries of one checkpoint tensor along its first dim, and where they go.
 struct Task {
-  std::string name;           // in the source
-  std::int64_t first_row;     // in the checkpoint tensor
-  std::int64_t first_column;  // of the part that is wanted
-  std::int64_t row_elements;  // of a whole row in the checkpoint
-  at::Tensor rows;            // [num_rows, …] in the checkpoint's orientation: a view of the weights
+  std::string name;                  // in the source
+  std::int64_t first;                // of the entries in the checkpoint tensor
+  std::vector<std::int64_t> offset;  // of what is wanted, within the entries' other dims
+  std::vector<std::int64_t> shape;   // of whole entries in the checkpoint: [num_entries, …]
+  at::Tensor part;                   // [num_entries, …] in the checkpoint's orientation: a view of the weights
 
-  bool whole_rows() const { return rows.numel() == rows.size(0) * row_elements; }
+  bool whole_entries() const { return part.sizes().equals(shape); }
 };
 
 std::vector<Task> plan(const ParameterStore& store, const Names& names) {
@@ -101,12 +103,17 @@ std::vector<Task> plan(const ParameterStore& store, const Names& names) {
   for (const PlacedPiece& placed : store.held_pieces()) {
     const Piece& piece = placed.piece;
     const at::Tensor view = held_view(store, placed);
-    const bool vector = view.dim() == 1;
-    const std::int64_t row_elements = vector ? 1 : piece.tensor_shape.back();
-    const std::int64_t rows_per_task = std::max<std::int64_t>(1, kTaskBytes / (row_elements * view.element_size()));
-    for (std::int64_t row = 0; row < view.size(0); row += rows_per_task) {
-      const at::Tensor rows = view.narrow(0, row, std::min(rows_per_task, view.size(0) - row));
-      tasks.push_back({names.in_source(piece.tensor), piece.offset[0] + row, vector ? 0 : piece.offset.back(), row_elements, rows});
+    std::vector<std::int64_t> shape = piece.tensor_shape;
+    shape[0] = 1;
+    const auto entry_elements = static_cast<std::int64_t>(formats::num_elements(shape));
+    const std::int64_t entries_per_task = std::max<std::int64_t>(1, kTaskBytes / (entry_elements * view.element_size()));
+    for (std::int64_t entry = 0; entry < view.size(0); entry += entries_per_task) {
+      shape[0] = std::min(entries_per_task, view.size(0) - entry);
+      tasks.push_back({names.in_source(piece.tensor),
+                       piece.offset[0] + entry,
+                       {piece.offset.begin() + 1, piece.offset.end()},
+                       shape,
+                       view.narrow(0, entry, shape[0])});
     }
   }
   return tasks;
@@ -138,17 +145,18 @@ DType dtype_of(const at::Tensor& tensor) {
 
 void run(const Task& task, const TensorSource& source) {
   const DType stored = source.find(task.name)->dtype;
-  const DType wanted = dtype_of(task.rows);
-  const std::int64_t num_rows = task.rows.size(0);
-  if (task.whole_rows() && task.rows.is_contiguous() && formats::is_convertible(stored, wanted)) {
-    source.read_rows(task.name, task.first_row, num_rows, wanted, bytes_of(task.rows));
+  const DType wanted = dtype_of(task.part);
+  if (task.whole_entries() && task.part.is_contiguous() && formats::is_convertible(stored, wanted)) {
+    source.read_rows(task.name, task.first, task.shape[0], wanted, bytes_of(task.part));
     return;
   }
   const DType between = formats::is_convertible(stored, wanted) ? wanted : DType::F32;
-  const at::Tensor buffer = at::empty({num_rows, task.row_elements}, at::TensorOptions().dtype(scalar_type(between)));
-  source.read_rows(task.name, task.first_row, num_rows, between, bytes_of(buffer));
-  const std::int64_t columns = task.rows.numel() / num_rows;
-  at::Tensor(task.rows).copy_(buffer.narrow(1, task.first_column, columns).reshape(task.rows.sizes()));
+  const at::Tensor buffer = at::empty(task.shape, at::TensorOptions().dtype(scalar_type(between)));
+  source.read_rows(task.name, task.first, task.shape[0], between, bytes_of(buffer));
+  at::Tensor found = buffer;
+  for (std::int64_t dim = 1; dim < buffer.dim(); ++dim)
+    found = found.narrow(dim, task.offset[static_cast<std::size_t>(dim - 1)], task.part.size(dim));
+  at::Tensor(task.part).copy_(found);
 }
 
 /// Shows itself once two seconds have passed. Only one thread updates it.
@@ -170,7 +178,7 @@ class LateProgress {
 
 void run_all(const std::vector<Task>& tasks, const TensorSource& source) {
   std::uint64_t total = 0;
-  for (const Task& task : tasks) total += bytes_of(task.rows).size();
+  for (const Task& task : tasks) total += bytes_of(task.part).size();
   LateProgress progress(total);
   std::atomic<std::uint64_t> done = 0;
   std::exception_ptr error;
@@ -184,7 +192,7 @@ void run_all(const std::vector<Task>& tasks, const TensorSource& source) {
       const std::lock_guard lock(mutex);
       error = std::current_exception();
     }
-    done += bytes_of(task.rows).size();
+    done += bytes_of(task.part).size();
     if (worker == 0) progress.update(done);
   });
   if (error) std::rethrow_exception(error);

@@ -21,10 +21,10 @@ std::vector<FlatBuffer> plan_buffers(const ParameterTable& table, const Paramete
   std::vector<FlatBuffer> buffers;
   for (std::size_t index = 0; index < table.parameters.size(); ++index) {
     const ParameterSpec& parameter = table.parameters[index];
-    const bool trainable = options.trainable && !(options.frozen && options.frozen(parameter));
+    const bool trainable = options.trainable && !parameter.buffer && !(options.frozen && options.frozen(parameter));
     const bool widened = options.kept_in_bfloat16.contains(parameter.name);
     auto buffer = std::ranges::find_if(buffers, [&](const FlatBuffer& other) {
-      return other.unit == parameter.unit && other.trainable == trainable && other.widened == widened &&
+      return other.unit == parameter.unit && other.trainable == trainable && other.widened == widened && other.exact == parameter.buffer &&
              other.on_two_stages == parameter.on_two_stages;
     });
     if (buffer == buffers.end()) {
@@ -33,9 +33,10 @@ std::vector<FlatBuffer> plan_buffers(const ParameterTable& table, const Paramete
       buffers.back().trainable = trainable;
       buffers.back().widened = widened;
       buffers.back().on_two_stages = parameter.on_two_stages;
+      buffers.back().exact = parameter.buffer;
       buffer = buffers.end() - 1;
     }
-    buffer->ranges.push_back({index, buffer->num_elements(), parameter.num_elements(), parameter.num_elements() / parameter.shape.front()});
+    buffer->ranges.push_back({index, buffer->num_elements(), parameter.num_elements(), parameter.row_size()});
   }
   return buffers;
 }
@@ -53,7 +54,7 @@ at::Tensor held_part(const FlatBuffer& buffer, const at::Tensor& whole) {
 }
 
 void allocate(FlatBuffer& buffer, DType compute_dtype, const Placement& placement) {
-  const DType compute = buffer.widened ? DType::BF16 : compute_dtype;
+  const DType compute = buffer.widened ? DType::BF16 : buffer.exact ? master_dtype(compute_dtype) : compute_dtype;
   const std::int64_t size = buffer.num_elements();
   const DType master = master_dtype(compute);
   if (placement.whole_weights) buffer.compute = allocate_flat(size, compute);
@@ -81,6 +82,12 @@ std::vector<PlacedPiece> owned_in(const ParameterTable& table, const std::vector
   for (std::size_t number = 0; number < buffers.size(); ++number)
     for (const Extent& extent : buffers[number].owned) append_pieces(table, buffers, number, extent, result);
   return result;
+}
+
+/// Local rows as the checkpoint has them.
+at::Tensor oriented(const at::Tensor& rows, const Piece& piece) {
+  const at::Tensor turned = piece.transposed ? rows.t() : rows;
+  return piece.size.size() == 3 ? turned.unsqueeze(0) : turned;
 }
 
 at::Tensor shaped_view(const at::Tensor& flat, const FlatRange& range, const std::vector<std::int64_t>& shape) {
@@ -200,16 +207,15 @@ void ParameterStore::refresh_compute() {
 }
 
 at::Tensor checkpoint_view(const at::Tensor& tensor, const Piece& piece) {
-  const at::Tensor rows = tensor.narrow(0, piece.row, piece.num_rows());
-  return piece.transposed ? rows.t() : rows;
+  const at::Tensor matrix = tensor.dim() <= 2 ? tensor : tensor.flatten(0, -2);
+  return oriented(matrix.narrow(0, piece.row, piece.num_rows()), piece);
 }
 
 at::Tensor checkpoint_view(const at::Tensor& flat, const PlacedPiece& piece, std::int64_t first) {
   const std::int64_t rows = piece.piece.num_rows();
   const at::Tensor elements = flat.narrow(0, piece.begin - first, rows * piece.row_size);
   if (piece.piece.size.size() == 1) return elements;
-  const at::Tensor matrix = elements.view({rows, piece.row_size});
-  return piece.piece.transposed ? matrix.t() : matrix;
+  return oriented(elements.view({rows, piece.row_size}), piece.piece);
 }
 
 at::Tensor held_view(const ParameterStore& store, const PlacedPiece& piece) {

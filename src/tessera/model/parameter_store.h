@@ -28,6 +28,7 @@ struct FlatBuffer {
   bool trainable = true;
   bool widened = false;           ///< bf16 in an fp32 model: ops::Parameter::widened
   bool on_two_stages = false;     ///< ParameterSpec::on_two_stages: it has a buffer of its own, which is then the same at both ranks
+  bool exact = false;             ///< of ParameterSpec::buffer: the masters are the compute weights, whatever the compute dtype; not trainable
   std::vector<FlatRange> ranges;  ///< ascending, each start 64-byte aligned; the gaps are zero and stay zero
   std::vector<Extent> shards;     ///< what each rank of the shard group holds: a partition of [0, n)
   Extent held;                    ///< shards[placement.shard]

@@ -11,11 +11,27 @@
 namespace tessera::model {
 
 /// What a parameter does; plans (tensor, stage, expert) and decay groups select by it.
-enum class Role { Embedding, PositionEmbedding, Norm, QueryKeyValue, Output, GateUp, Down, Head };
+enum class Role {
+  Embedding,
+  PositionEmbedding,
+  Norm,
+  QueryKeyValue,
+  LatentDown,  ///< latent attention: hidden states to latent vectors
+  LatentUp,    ///< latent vectors (or hidden states, of queries without one) to heads
+  Sinks,
+  Output,
+  GateUp,
+  Down,
+  Router,        ///< its correction bias too
+  Experts,       ///< stacked: [experts, out, in]
+  SharedExpert,  ///< its gate too
+  Head
+};
 enum class Initialization { Normal, Zeros, Ones };
 
-/// A box of one checkpoint tensor and the rows of the local tensor that hold it. Rows are indices of dim 0 of the local tensor;
-/// a `transposed` box lies in the checkpoint as [columns, rows].
+/// A box of one checkpoint tensor and the rows of the local tensor that hold it. Rows are those of the local tensor as a matrix: its last dim is a
+/// row's (of vectors, an element is a row). A `transposed` box lies in the checkpoint as [columns, rows]. A box of a tensor of three dims (stacked
+/// experts) has size 1 in the first.
 struct Piece {
   std::string tensor;                      ///< Hugging Face name
   std::vector<std::int64_t> tensor_shape;  ///< global shape as the checkpoint has it
@@ -27,6 +43,9 @@ struct Piece {
   /// Rows of the local tensor that the box fills, and its columns there (1 in vectors).
   std::int64_t num_rows() const;
   std::int64_t num_columns() const;
+  /// The dims of the checkpoint tensor that they lie along.
+  std::size_t row_dim() const;
+  std::size_t column_dim() const;
 };
 /// The part of a piece that fills local rows [first, first + count), or columns counted from its first: the rest of the box is left out.
 Piece rows_of(const Piece& piece, std::int64_t first, std::int64_t count);
@@ -44,19 +63,22 @@ struct ReplicatedRows {
 /// One local tensor. Fused projections (q, k, v; gate, up) are one parameter made of several pieces, whatever the checkpoint does.
 struct ParameterSpec {
   std::string name;                 ///< e.g. "layers.3.query_key_value.weight"; unique
-  std::vector<std::int64_t> shape;  ///< [out, in] for linear weights, always
+  std::vector<std::int64_t> shape;  ///< [out, in] for linear weights, always; [experts, out, in] stacked
   Role role = Role::Norm;
   bool bias = false;
+  bool buffer = false;  ///< no weight: always fp32 (fp64 for reference runs), never trained, decayed or clipped; saved like the others
   Initialization initialization = Initialization::Normal;
   double standard_deviation = 0.0;         ///< of Normal
   std::int64_t unit = 0;                   ///< 0: embedding, 1 … L: blocks, L + 1: final norm and head
   std::int64_t layer = -1;                 ///< block number, −1 outside blocks
-  std::vector<Piece> pieces;               ///< rows that none of them fills are zero and stay zero
+  std::vector<Piece> pieces;               ///< ascending; rows that none of them fills are zero and stay zero
   std::vector<ReplicatedRows> replicated;  ///< ascending; empty where one rank has the whole model
   /// An embedding whose other use, as the head, is on another pipeline rank: both hold it, and the gradients of the two are to be summed.
   bool on_two_stages = false;
 
   std::int64_t num_elements() const;
+  std::int64_t row_size() const { return shape.size() == 1 ? 1 : shape.back(); }  ///< elements of a row
+  std::int64_t num_rows() const { return num_elements() / row_size(); }
 };
 
 /// Consecutive units [first, end).
@@ -73,9 +95,10 @@ struct ParameterTable {
   std::vector<ParameterSpec> parameters;
   std::int64_t num_units = 0;  ///< of the whole model
   bool tied_head = false;
-  std::string tied_head_tensor;          ///< the checkpoint tensor that would repeat the embedding; empty when the head is not tied
-  std::string base_prefix;               ///< "model.": what checkpoints of the bare model leave out of every name but the head's
-  std::set<std::string> elsewhere = {};  ///< checkpoint tensors that other pipeline ranks have
+  std::string tied_head_tensor;              ///< the checkpoint tensor that would repeat the embedding; empty when the head is not tied
+  std::string base_prefix;                   ///< "model.": what checkpoints of the bare model leave out of every name but the head's
+  std::vector<std::string> unused_prefixes;  ///< tensors that begin so may be in a checkpoint and are not read
+  std::set<std::string> elsewhere = {};      ///< checkpoint tensors that other pipeline ranks have
 
   std::int64_t num_elements() const;
   const ParameterSpec& find(const std::string& name) const;

@@ -1,8 +1,8 @@
 #include "tessera/model/seams.h"
 
 #include "tessera/ops/embedding.h"
-#include "tessera/ops/expert_order.h"
 #include "tessera/ops/linear.h"
+#include "tessera/ops/routed_rows.h"
 
 namespace tessera::model {
 namespace {
@@ -45,9 +45,9 @@ class LocalDispatcher : public Dispatcher {
   ops::Variable operator()(ops::Tape& tape, const ops::Variable& tokens_ND, const Routing& routing, std::int64_t num_experts, const Experts& experts,
                            const std::function<void()>& meanwhile) override {
     if (meanwhile) meanwhile();
-    const ops::ExpertOrder order = ops::sort_by_expert(routing.experts_NK, num_experts);
-    const ops::Variable rows = experts(tape, ops::gather_tokens(tape, tokens_ND, order), order.rows_per_expert);
-    return ops::combine_experts(tape, rows, order, routing.weights_NK);
+    const ops::RoutedRows routed = ops::route_rows(routing.experts_NK.cpu(), num_experts);
+    const ops::Variable rows = experts(tape, ops::rows_to_places(tape, tokens_ND, routed), routed.rows_per_group);
+    return ops::rows_from_places(tape, rows, &routing.weights_NK, routed);
   }
 };
 

@@ -20,6 +20,9 @@ enum class PositionKind { Rope, Learned };
 /// How rotary frequencies are scaled; the names are Hugging Face's rope_type.
 enum class RopeKind { Default, Linear, Dynamic, Yarn, Longrope, Llama3 };
 
+/// How a router scores experts; see ops/router.h.
+enum class RouterScoring { SoftmaxThenTopK, TopKThenSoftmax, Sigmoid };
+
 /// One set of rotary frequencies (gemma3 has two: one for sliding, one for full attention).
 struct RopeSpec {
   RopeKind kind = RopeKind::Default;
@@ -40,11 +43,44 @@ struct RopeSpec {
   std::vector<double> long_factor;         ///< longrope
 };
 
-/// Attention of one layer. Only what may differ between layers is here.
+/// A feed-forward of many, of which a router picks a few for each token.
+struct ExpertsSpec {
+  std::int64_t num_experts = 0;
+  std::int64_t experts_per_token = 0;
+  std::int64_t intermediate_size = 0;         ///< of one expert
+  std::int64_t shared_intermediate_size = 0;  ///< of the expert that sees every token; 0: there is none
+  bool shared_gate = false;                   ///< its output is multiplied by a sigmoid of one linear output of the token (qwen2_moe)
+  RouterScoring scoring = RouterScoring::SoftmaxThenTopK;
+  bool normalize = false;             ///< weights of a token sum to 1, before `scale`
+  double scale = 1.0;                 ///< multiplies the weights
+  std::int64_t num_groups = 1;        ///< experts lie in equal groups …
+  std::int64_t groups_per_token = 1;  ///< … of which a token's experts come from the best so many
+  bool correction_bias = false;       ///< a buffer that is added to scores for the choice alone
+  bool router_bias = false;
+  bool bias = false;              ///< of the experts' projections
+  std::optional<double> limit;    ///< gpt_oss: gate and up are clamped by it, gate · sigmoid(alpha · gate) · (up + 1)
+  double alpha = 1.0;             ///< of a limited activation
+  bool stacked = false;           ///< the checkpoint stacks experts, [E, in, out]
+  bool interleaved_gate = false;  ///< rows of gate_up alternate: gate, up, gate, up
+};
+
+/// Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): keys and values of all heads come from one small latent vector, positions from one
+/// rotated key that all heads share. ModelSpec::head_dim is nope_head_dim + rope_head_dim.
+struct LatentAttentionSpec {
+  std::int64_t query_rank = 0;  ///< of the queries' latent vector; 0: queries are projected directly
+  std::int64_t rank = 0;        ///< of the keys' and values' latent vector
+  std::int64_t nope_head_dim = 0;
+  std::int64_t rope_head_dim = 0;
+  double norm_eps = 1e-6;        ///< of the latent vectors' norms
+  bool interleaved_rope = true;  ///< a rotated pair is (2i, 2i + 1) in the checkpoint, not (i, i + rope_head_dim / 2)
+};
+
+/// One layer. Only what may differ between layers is here.
 struct LayerSpec {
   std::optional<std::int64_t> sliding_window;  ///< a query sees itself and this many − 1 earlier positions
   std::size_t rope = 0;                        ///< index into ModelSpec::ropes
   double attention_scale_factor = 1.0;         ///< multiplies ModelSpec::attention_scale
+  bool experts = false;                        ///< the feed-forward is ModelSpec::experts
 };
 
 /// How a family names its modules in a Hugging Face checkpoint ("model.layers.{}.self_attn.q_proj"); "{}" stands for the layer number, and
@@ -60,7 +96,16 @@ struct TensorNames {
   std::string output;
   std::string gate, up, gate_up;  ///< separate or fused [gate rows, up rows]; Plain uses `up` only
   std::string down;
-  bool transposed = false;  ///< linear weights are stored [in, out] (gpt2's Conv1D)
+  std::string query_down, query_down_norm, query_up, key_value_down, key_value_down_norm, key_value_up;  ///< latent attention
+  std::string sinks;                                                                                     ///< a tensor, without ".weight"
+  std::string router;
+  std::string correction_bias;  ///< a tensor, without ".weight"
+  /// Of one expert, whose number is a second "{}"; or of all (gate_up and down alone) where the checkpoint stacks them: tensors, with "_bias" for
+  /// biases.
+  std::string expert_gate, expert_up, expert_gate_up, expert_down;
+  std::string shared_gate, shared_up, shared_down;
+  std::string shared_expert_gate;  ///< [1, hidden]
+  bool transposed = false;         ///< linear weights are stored [in, out] (gpt2's Conv1D)
 };
 
 /// A decoder-only language model as plain data: everything the parameter table and the Decoder need, nothing they don't.
@@ -72,9 +117,12 @@ struct ModelSpec {
   std::int64_t intermediate_size = 0;
   std::int64_t num_attention_heads = 0;
   std::int64_t num_key_value_heads = 0;
-  std::int64_t head_dim = 0;
+  std::int64_t head_dim = 0;        ///< of queries and keys
+  std::int64_t value_head_dim = 0;  ///< of values; 0: head_dim
   std::int64_t max_position_embeddings = 0;
   std::vector<LayerSpec> layers;
+  std::int64_t num_prediction_layers =
+      0;  ///< layers after the last one that predict further tokens: checkpoints hold them, nothing here computes them
 
   PositionKind position = PositionKind::Rope;
   std::vector<RopeSpec> ropes;
@@ -87,9 +135,12 @@ struct ModelSpec {
 
   double attention_scale = 0.0;  ///< multiplies q·k; 1/sqrt(head_dim) unless the family says otherwise
   std::optional<double> attention_soft_cap;
+  bool attention_sinks = false;  ///< the softmax goes over one more logit, of each head, that has no value
+  std::optional<LatentAttentionSpec> latent_attention;
   std::optional<double> final_soft_cap;
   FeedForwardKind feed_forward = FeedForwardKind::Gated;
   Activation activation = Activation::Silu;
+  std::optional<ExpertsSpec> experts;
 
   bool query_key_value_bias = false;
   bool output_bias = false;
@@ -111,6 +162,7 @@ struct ModelSpec {
   std::vector<std::int64_t> eos_token_ids;
   TensorNames names;
 
+  std::int64_t value_dim() const { return value_head_dim == 0 ? head_dim : value_head_dim; }
   std::int64_t num_layers() const { return static_cast<std::int64_t>(layers.size()); }
 };
 

@@ -19,8 +19,8 @@ struct ParameterCount {
 ParameterCount count_parameters(const ParameterTable& table);
 
 /// Floating-point operations of one token's forward and backward pass: 6 × the elements of every matrix it is multiplied by (the head included, tied
-/// or not; embedding lookups not) + 12 × heads × head_dim × positions seen on average, over all layers (PaLM, arXiv 2204.02311, appendix B; causal,
-/// so half the length without a sliding window).
+/// or not; embedding lookups not; of stacked experts its own k of E) + 6 × heads × (head_dim + value_dim) × positions seen on average, over all
+/// layers (PaLM, arXiv 2204.02311, appendix B; causal, so half the length without a sliding window).
 double flops_per_token(const ModelSpec& spec, std::int64_t sequence_length);
 
 /// Over how many data-parallel ranks each part of the training state is sharded; 1: every rank has all of it.

@@ -3,6 +3,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/logaddexp.h>
 #include <ATen/ops/logsumexp.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/sum.h>
@@ -237,6 +238,8 @@ HeadGradients composite_backward(const at::Tensor& query, const at::Tensor& key,
           back(sum_heads(at::matmul(logits.kept(weights).transpose(2, 3), dout), shape.key_heads))};
 }
 
+at::Tensor sinks_of_heads(const AttentionOptions& options, std::int64_t heads) { return options.sinks->weight.narrow(0, options.first_sink, heads); }
+
 }  // namespace
 
 AttentionResult attention_forward(const at::Tensor& query_BTHC, const at::Tensor& key_BSKC, const at::Tensor& value_BSKC,
@@ -255,15 +258,38 @@ HeadGradients attention_backward(const at::Tensor& query_BTHC, const at::Tensor&
   return composite_backward(query_BTHC, key_BSKC, value_BSKC, result, output_gradient_BTHC, made->shape, options, single_gradients);
 }
 
+AttentionResult with_sinks(const AttentionResult& result, const AttentionOptions& options) {
+  const at::Tensor sinks_H = sinks_of_heads(options, result.lse_BHT.size(1));
+  const at::Tensor sinks_BHT = sinks_H.to(result.lse_BHT.scalar_type()).view({1, -1, 1}).expand_as(result.lse_BHT);
+  const at::Tensor lse_BHT = at::logaddexp(result.lse_BHT, sinks_BHT);
+  const at::Tensor kept_BTH1 = (result.lse_BHT - lse_BHT).exp().transpose(1, 2).unsqueeze(3);
+  return {(result.output_BTHC * kept_BTH1).to(result.output_BTHC.scalar_type()), lse_BHT};
+}
+
+void deliver_sinks_gradient(const AttentionOptions& options, const AttentionResult& result, const at::Tensor& output_gradient_BTHC) {
+  Parameter& sinks = *options.sinks;
+  deliver_weight_gradient(sinks, [&sinks, options, result, output_gradient_BTHC] {
+    const auto type = result.lse_BHT.scalar_type();
+    const at::Tensor own_H = sinks_of_heads(options, result.lse_BHT.size(1)).to(type);
+    const at::Tensor share_BHT = (own_H.view({1, -1, 1}) - result.lse_BHT).exp();
+    const at::Tensor product_BHT = at::sum(result.output_BTHC.to(type) * output_gradient_BTHC, {3}).transpose(1, 2);
+    const at::Tensor gradient = at::zeros(sinks.weight.sizes(), own_H.options());
+    gradient.narrow(0, options.first_sink, own_H.size(0)).copy_(at::sum(share_BHT * product_BHT, {0, 2}).neg());
+    accumulate_gradient(sinks, gradient);
+  });
+}
+
 Variable attention(Tape& tape, const Variable& query_BTHC, const Variable& key_BSKC, const Variable& value_BSKC, const AttentionOptions& options) {
   const at::Tensor &query = query_BTHC.value, &key = key_BSKC.value, &value = value_BSKC.value;
   const bool drops = tape.training();
-  const AttentionResult result = attention_forward(query, key, value, options, drops, false);
+  const AttentionResult own = attention_forward(query, key, value, options, drops, false);
+  const AttentionResult result = options.sinks == nullptr ? own : with_sinks(own, options);
   Variable output = tape.variable(result.output_BTHC.view({query.size(0) * query.size(1), -1}));
   tape.record([query, key, value, result, options, drops, query_slot = query_BTHC.gradient, key_slot = key_BSKC.gradient,
                value_slot = value_BSKC.gradient, out = output.gradient] {
     if (out->empty() || query_slot == nullptr) return;
     const at::Tensor output_gradient = out->take().view(result.output_BTHC.sizes());
+    if (options.sinks != nullptr) deliver_sinks_gradient(options, result, output_gradient);
     const HeadGradients gradients = attention_backward(query, key, value, result, output_gradient, options, drops, false);
     query_slot->add_owned(gradients.query);
     key_slot->add_owned(gradients.key);
@@ -276,6 +302,7 @@ at::Tensor decode_attention(const at::Tensor& query_B1HC, const at::Tensor& key_
                             const std::vector<std::int64_t>& lengths, const AttentionOptions& options) {
   const std::int64_t batch = query_B1HC.size(0), heads = query_B1HC.size(2), value_dim = value_BSKC.size(3);
   at::Tensor output = at::empty({batch, heads * value_dim}, query_B1HC.options());
+  const at::Tensor sinks = options.sinks == nullptr ? at::Tensor() : sinks_of_heads(options, heads).to(at::kFloat);
   with_kernel_type(query_B1HC, [&]<class T>(T) {
     cpu::decode_attention<T>({.batch = batch,
                               .heads = heads,
@@ -285,6 +312,7 @@ at::Tensor decode_attention(const at::Tensor& query_B1HC, const at::Tensor& key_
                               .scale = static_cast<float>(options.scale),
                               .softcap = static_cast<float>(options.soft_cap.value_or(0.0)),
                               .window = options.sliding_window.value_or(0),
+                              .sinks = kernel_data<const float>(sinks),
                               .lengths = lengths.data(),
                               .query = kernel_data<const T>(query_B1HC),
                               .query_strides = strides_of(query_B1HC),

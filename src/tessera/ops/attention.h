@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tessera/ops/heads.h"
+#include "tessera/ops/parameter.h"
 #include "tessera/ops/tape.h"
 
 namespace tessera::ops {
@@ -21,7 +22,11 @@ struct AttentionOptions {
   std::vector<std::int64_t> lengths = {};  ///< positions from there on are padding, of each row; empty: none are
   /// Per row, ascending from 0; attention never crosses a start; empty: one document. Only where queries and keys start at 0.
   std::vector<std::vector<std::int64_t>> document_starts = {};
-  double dropout = 0.0;  ///< of attention weights, when the tape trains
+  /// One more logit of each query head [H], which has no value: it takes a share of every softmax (gpt_oss). attention_forward and attention_backward
+  /// leave it out, because it counts once however many parts of the keys are merged: see with_sinks.
+  Parameter* sinks = nullptr;
+  std::int64_t first_sink = 0;  ///< which of them is query head 0's, where there are more
+  double dropout = 0.0;         ///< of attention weights, when the tape trains
   std::uint64_t dropout_key = 0;
   std::int64_t first_head = 0;                    ///< number of query head 0 in the whole model, for dropout
   std::vector<std::int64_t> sample_numbers = {};  ///< per row, for dropout
@@ -41,6 +46,11 @@ struct AttentionResult {
 };
 AttentionResult attention_forward(const at::Tensor& query_BTHC, const at::Tensor& key_BSKC, const at::Tensor& value_BSKC,
                                   const AttentionOptions& options, bool drops, bool single_output);
+/// The result once options.sinks, which is not null, have taken their share.
+AttentionResult with_sinks(const AttentionResult& result, const AttentionOptions& options);
+/// Delivers the sinks' gradient: −Σ exp(sink − lse) · (output · doutput) over rows and queries. `result`: with sinks.
+void deliver_sinks_gradient(const AttentionOptions& options, const AttentionResult& result, const at::Tensor& output_gradient_BTHC);
+
 /// `result`: the merged one, its output in the query's dtype.
 HeadGradients attention_backward(const at::Tensor& query_BTHC, const at::Tensor& key_BSKC, const at::Tensor& value_BSKC,
                                  const AttentionResult& result, const at::Tensor& output_gradient_BTHC, const AttentionOptions& options, bool drops,

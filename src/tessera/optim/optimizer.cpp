@@ -88,19 +88,20 @@ Optimizer::Optimizer(model::ParameterStore& store, AdamOptions options) : store_
 void Optimizer::find_segments() {
   const std::vector<std::regex> patterns = compile_patterns(options_.groups.patterns);
   std::vector<bool> matched(patterns.size(), false);
-  const auto multipliers_of = [&](const model::Piece& piece) {
+  const auto multipliers_of = [&](const model::Piece& piece, bool bias) {
     Multipliers multipliers;
     if (const std::optional<std::size_t> index = first_match(patterns, piece.tensor)) {
       matched[*index] = true;
       multipliers = options_.groups.patterns[*index].multipliers;
     }
-    if (options_.groups.decay_groups && piece.tensor_shape.size() < 2) multipliers.weight_decay = 0.0;
+    if (options_.groups.decay_groups && (bias || piece.tensor_shape.size() < 2)) multipliers.weight_decay = 0.0;
     return multipliers;
   };
   for (const model::PlacedPiece& placed : store_.held_pieces()) {
     const model::FlatBuffer& buffer = store_.buffers()[placed.buffer];
     if (!buffer.trainable) continue;
-    const Segment next{placed.buffer, placed.begin - buffer.held.begin, product(placed.piece.size), multipliers_of(placed.piece)};
+    const Segment next{placed.buffer, placed.begin - buffer.held.begin, product(placed.piece.size),
+                       multipliers_of(placed.piece, store_.table().parameters[placed.parameter].bias)};
     // One segment goes on across the zeros between two parameters: they stay zero, and fewer segments mean fewer kernel calls.
     if (!segments_.empty() && segments_.back().buffer == placed.buffer && segments_.back().multipliers == next.multipliers)
       segments_.back().size = next.begin + next.size - segments_.back().begin;

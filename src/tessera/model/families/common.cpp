@@ -63,11 +63,15 @@ void resize_layers(ConfigReader& config, const std::string& key, std::int64_t co
 }
 
 void read_common(ConfigReader& config, const CommonDefaults& defaults, ModelSpec& spec) {
+  read_sizes(config, defaults, spec);
+  read_heads(config, defaults, spec);
+}
+
+void read_sizes(ConfigReader& config, const CommonDefaults& defaults, ModelSpec& spec) {
   spec.vocab_size = config.size("vocab_size");
   spec.hidden_size = config.size("hidden_size");
   spec.intermediate_size = config.size("intermediate_size");
   resize_layers(config, "num_hidden_layers", config.size("num_hidden_layers"), spec);
-  read_heads(config, defaults, spec);
   spec.max_position_embeddings = config.size("max_position_embeddings", defaults.max_position_embeddings);
   spec.norm_eps = config.positive_number("rms_norm_eps", defaults.rms_norm_eps);
   spec.activation = read_activation(config, defaults.activation_key, defaults.activation);
@@ -133,13 +137,26 @@ std::vector<bool> read_layer_types(ConfigReader& config, ModelSpec& spec, std::o
   return sliding;
 }
 
+namespace {
+
+/// With use_sliding_window, layers slide where `by_default` says so of (layer, max_window_layers).
+void read_qwen_sliding_layers(ConfigReader& config, ModelSpec& spec, const std::function<bool(std::int64_t, std::int64_t)>& by_default) {
+  std::optional<std::int64_t> window;
+  if (config.boolean("use_sliding_window", false)) window = config.json().contains("sliding_window") ? config.optional_size("sliding_window") : 4096;
+  config.find("sliding_window");  // 0 in some files that do not use it
+  const Json* limit = config.find("max_window_layers");
+  const auto layers = limit != nullptr && limit->is_number_integer() ? limit->get<std::int64_t>() : 28;
+  read_layer_types(config, spec, window, [&](std::int64_t layer) { return window && by_default(layer, layers); });
+}
+
+}  // namespace
+
 void read_upper_sliding_layers(ConfigReader& config, ModelSpec& spec) {
-  const auto configured = config.json().contains("sliding_window") ? config.optional_size("sliding_window") : std::optional<std::int64_t>(4096);
-  const bool used = config.boolean("use_sliding_window", false);
-  const std::optional<std::int64_t> window = used ? configured : std::nullopt;
-  const Json* first = config.find("max_window_layers");
-  const auto first_sliding = first != nullptr && first->is_number_integer() ? first->get<std::int64_t>() : 28;
-  read_layer_types(config, spec, window, [&](std::int64_t layer) { return window && layer >= first_sliding; });
+  read_qwen_sliding_layers(config, spec, [](std::int64_t layer, std::int64_t first) { return layer >= first; });
+}
+
+void read_alternating_lower_layers(ConfigReader& config, ModelSpec& spec) {
+  read_qwen_sliding_layers(config, spec, [](std::int64_t layer, std::int64_t end) { return layer % 2 == 0 && layer < end; });
 }
 
 void read_gemma_common(ConfigReader& config, std::int64_t max_position_embeddings, ModelSpec& spec) {

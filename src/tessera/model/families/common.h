@@ -26,6 +26,9 @@ struct CommonDefaults {
 /// window; attention_scale 1/sqrt(head_dim).
 void read_common(ConfigReader& config, const CommonDefaults& defaults, ModelSpec& spec);
 
+/// read_common without heads and attention_scale.
+void read_sizes(ConfigReader& config, const CommonDefaults& defaults, ModelSpec& spec);
+
 /// Gives the model `count` layers; a count beyond any model is a mistake in the field `key`, found before memory is spent on it.
 void resize_layers(ConfigReader& config, const std::string& key, std::int64_t count, ModelSpec& spec);
 
@@ -45,6 +48,9 @@ std::vector<bool> read_layer_types(ConfigReader& config, ModelSpec& spec, std::o
 
 /// qwen: with use_sliding_window, the layers from max_window_layers up slide unless layer_types says otherwise.
 void read_upper_sliding_layers(ConfigReader& config, ModelSpec& spec);
+
+/// qwen2_moe: with use_sliding_window, every other layer below max_window_layers slides unless layer_types says otherwise.
+void read_alternating_lower_layers(ConfigReader& config, ModelSpec& spec);
 
 /// What gemma2 and gemma3 share: norms around both halves with weights added to one, embeddings scaled by sqrt(hidden_size), the scale of attention
 /// scores.

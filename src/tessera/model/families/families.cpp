@@ -17,6 +17,12 @@ constexpr std::array kFamilies = std::to_array<Family>({
     {"gemma2", describe_gemma2, StagePlan::Units},
     {"gemma3_text", describe_gemma3, StagePlan::Units},
     {"granite", describe_granite, StagePlan::Units},
+    {"mixtral", describe_mixtral, StagePlan::Units},
+    {"qwen2_moe", describe_qwen2_moe, StagePlan::Units},
+    {"qwen3_moe", describe_qwen3_moe, StagePlan::Units},
+    {"gpt_oss", describe_gpt_oss, StagePlan::Units},
+    {"deepseek_v3", describe_deepseek_v3, StagePlan::Units},
+    {"glm4_moe", describe_glm4_moe, StagePlan::Units},
 });
 
 }  // namespace

@@ -35,5 +35,11 @@ void describe_olmo2(ConfigReader& config, ModelSpec& spec);
 void describe_gemma2(ConfigReader& config, ModelSpec& spec);
 void describe_gemma3(ConfigReader& config, ModelSpec& spec);
 void describe_granite(ConfigReader& config, ModelSpec& spec);
+void describe_mixtral(ConfigReader& config, ModelSpec& spec);
+void describe_qwen2_moe(ConfigReader& config, ModelSpec& spec);
+void describe_qwen3_moe(ConfigReader& config, ModelSpec& spec);
+void describe_gpt_oss(ConfigReader& config, ModelSpec& spec);
+void describe_deepseek_v3(ConfigReader& config, ModelSpec& spec);
+void describe_glm4_moe(ConfigReader& config, ModelSpec& spec);
 
 }  // namespace tessera::model

@@ -117,7 +117,7 @@ RopeSpec read_rope_object(ConfigReader& config, const Json& object, const std::s
   result.kind = read_kind(rope, defaults);
   // Values inside the object come before those beside it.
   result.theta = rope.positive_number("rope_theta", config.positive_number("rope_theta", defaults.theta));
-  const double partial = rope.number("partial_rotary_factor", config.number("partial_rotary_factor", 1.0));
+  const double partial = rope.number("partial_rotary_factor", config.number("partial_rotary_factor", defaults.partial_factor));
   read_rotary_dim(rope, partial, spec, defaults, result);
   result.max_position_embeddings = spec.max_position_embeddings;
   // phi3 keeps the original length beside the object, and there it comes first.

@@ -8,6 +8,7 @@ namespace tessera::model {
 struct RopeDefaults {
   double theta = 10000.0;
   bool partial = false;               ///< the family may rotate only part of each head
+  double partial_factor = 1.0;        ///< what part, where the file does not say
   bool older_longrope_names = false;  ///< phi3: "su" and "yarn" mean longrope
 };
 

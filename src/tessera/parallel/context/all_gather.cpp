@@ -61,11 +61,14 @@ class AllGatherAttention : public model::Attention {
                            const ops::Variable& value_BTKC, const ops::AttentionOptions& options) override {
     const Call call{inputs,         options, query_BTHC.value, at::stack({key_BTKC.value, value_BTKC.value}, 2).flatten(0, 1), TokenPlaces(inputs),
                     tape.training()};
-    const ops::AttentionResult result = forward(call);
+    const ops::AttentionResult own = forward(call);
+    const ops::AttentionResult result = options.sinks == nullptr ? own : ops::with_sinks(own, options);
     ops::Variable output = tape.variable(result.output_BTHC.view({call.query.size(0) * call.query.size(1), -1}));
     tape.record([this, call, result, query = query_BTHC.gradient, key = key_BTKC.gradient, value = value_BTKC.gradient, out = output.gradient] {
       if (out->empty()) return;
-      const ops::HeadGradients gradients = backward(call, result, out->take().view(result.output_BTHC.sizes()));
+      const at::Tensor output_gradient = out->take().view(result.output_BTHC.sizes());
+      if (call.options.sinks != nullptr) ops::deliver_sinks_gradient(call.options, result, output_gradient);
+      const ops::HeadGradients gradients = backward(call, result, output_gradient);
       query->add_owned(gradients.query);
       key->add_owned(gradients.key);
       value->add_owned(gradients.value);

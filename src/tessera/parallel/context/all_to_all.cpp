@@ -86,6 +86,7 @@ class AllToAllAttention : public model::Attention {
     const Exchange queries(group_, inputs, heads), keys(group_, inputs, key_BTKC.value.size(2));
     ops::AttentionOptions whole = options;
     whole.first_head += queries.first_head(group_.rank());
+    whole.first_sink += queries.first_head(group_.rank());
     const ops::Variable attended =
         ops::attention(tape, to_heads(tape, queries, query_BTHC), to_heads(tape, keys, key_BTKC), to_heads(tape, keys, value_BTKC), whole);
     // The same gradient slots seen in other shapes: attention's output is [B·T, n·C], the decoder's [B·T', H·C].

@@ -3,6 +3,7 @@
 #include "tessera/core/error.h"
 #include "tessera/parallel/context/all_gather.h"
 #include "tessera/parallel/context/all_to_all.h"
+#include "tessera/parallel/context/equal_widths.h"
 #include "tessera/parallel/context/ring.h"
 
 namespace tessera::parallel {
@@ -10,9 +11,9 @@ namespace tessera::parallel {
 std::unique_ptr<model::Attention> context_parallel_attention(comm::Communicator& group, config::CpAttention kind) {
   switch (kind) {
     case config::CpAttention::Ring:
-      return ring_attention(group);
+      return with_equal_widths(ring_attention(group));
     case config::CpAttention::AllGather:
-      return all_gather_attention(group);
+      return with_equal_widths(all_gather_attention(group));
     case config::CpAttention::AllToAll:
       return all_to_all_attention(group);
   }

@@ -144,11 +144,14 @@ class RingAttention : public model::Attention {
   ops::Variable operator()(ops::Tape& tape, std::size_t, const model::Inputs& inputs, const ops::Variable& query_BTHC, const ops::Variable& key_BTKC,
                            const ops::Variable& value_BTKC, const ops::AttentionOptions& options) override {
     const Call call{inputs, options, query_BTHC.value, key_BTKC.value, value_BTKC.value, tape.training()};
-    const ops::AttentionResult result = forward(group_, call);
+    const ops::AttentionResult own = forward(group_, call);
+    const ops::AttentionResult result = options.sinks == nullptr ? own : ops::with_sinks(own, options);
     ops::Variable output = tape.variable(result.output_BTHC.view({call.query.size(0) * call.query.size(1), -1}));
     tape.record([this, call, result, query = query_BTHC.gradient, key = key_BTKC.gradient, value = value_BTKC.gradient, out = output.gradient] {
       if (out->empty()) return;
-      const ops::HeadGradients gradients = backward(group_, call, result, out->take().view(result.output_BTHC.sizes()));
+      const at::Tensor output_gradient = out->take().view(result.output_BTHC.sizes());
+      if (call.options.sinks != nullptr) ops::deliver_sinks_gradient(call.options, result, output_gradient);
+      const ops::HeadGradients gradients = backward(group_, call, result, output_gradient);
       query->add_owned(gradients.query);
       key->add_owned(gradients.key);
       value->add_owned(gradients.value);

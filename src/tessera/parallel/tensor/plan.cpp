@@ -175,6 +175,12 @@ bool TensorPlan::splits(Role role) const {
     case Role::GateUp:
     case Role::Down:
       return feed_forward;
+    case Role::LatentDown:
+    case Role::LatentUp:
+    case Role::Sinks:
+    case Role::Router:
+    case Role::Experts:
+    case Role::SharedExpert:
     case Role::Norm:
     case Role::PositionEmbedding:
       return false;
@@ -189,6 +195,10 @@ TensorPlan tensor_plan(const std::map<std::string, std::string>& tp_plan, const 
 }
 
 TensorPlan plan_split(const config::Distributed& distributed, const model::ModelSpec& spec, const config::Locate& locate, ProblemList& problems) {
+  if (distributed.sizes.tp_size > 1 && (spec.experts || spec.latent_attention || spec.attention_sinks))
+    problems.add({locate ? locate("distributed.tp_size") : "",
+                  fmt::format("distributed.tp_size: {} is not supported yet for {} models", distributed.sizes.tp_size, spec.model_type),
+                  "experts, latent attention and attention sinks are whole on every rank", "use tp_size 1"});
   config::validate_model_split(distributed, {spec.num_attention_heads, spec.num_key_value_heads, spec.intermediate_size}, locate, problems);
   return tensor_plan(distributed.tp_plan, spec, distributed.sequence_parallel, locate ? locate("distributed.tp_plan") : "", problems);
 }

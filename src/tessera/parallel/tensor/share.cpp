@@ -68,6 +68,13 @@ class Cutter {
         return parameter.bias ? replicated(parameter, share_.sequence_parallel) : take_columns(parameter, queries_);
       case Role::Down:
         return parameter.bias ? replicated(parameter, share_.sequence_parallel) : take_columns(parameter, even_part(whole_.intermediate_size));
+      case Role::LatentDown:
+      case Role::LatentUp:
+      case Role::Sinks:
+      case Role::Router:
+      case Role::Experts:
+      case Role::SharedExpert:
+        TESSERA_ASSERT(false, "models with these are not split over tp");
     }
     TESSERA_ASSERT(false, "no such role");
   }
@@ -85,7 +92,7 @@ class Cutter {
   }
 
   ParameterSpec replicated(ParameterSpec parameter, bool partial) const {
-    parameter.replicated = {{.row = 0, .num_rows = parameter.shape[0], .num_holders = share_.size, .holder = share_.rank, .partial = partial}};
+    parameter.replicated = {{.row = 0, .num_rows = parameter.num_rows(), .num_holders = share_.size, .holder = share_.rank, .partial = partial}};
     return parameter;
   }
 
