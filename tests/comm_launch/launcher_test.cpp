@@ -57,8 +57,9 @@ class Launched {
     pid_ = ::fork();
     if (pid_ != 0) return;
     for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
-    std::freopen((directory_ / "output").c_str(), "w", stdout);
-    std::freopen((directory_ / "error").c_str(), "w", stderr);
+    const bool redirected =
+        std::freopen((directory_ / "output").c_str(), "w", stdout) != nullptr && std::freopen((directory_ / "error").c_str(), "w", stderr) != nullptr;
+    if (!redirected) ::_exit(126);
     ::execv(values[0], values.data());
     ::_exit(127);
   }

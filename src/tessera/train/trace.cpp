@@ -104,7 +104,7 @@ std::string Trace::lines(std::int64_t rank, std::int64_t origin) const {
     const double begin = microseconds(event.begin, origin), end = microseconds(event.end, origin);
     OrderedJson json{{"name", event.name}, {"cat", event.category}, {"pid", rank}, {"tid", event.communication ? kCommunication : kComputing}};
     if (event.communication) {
-      json.update({{"ph", "b"}, {"id", fmt::format("{}.{}", rank, ++id)}, {"ts", begin}, {"args", event.arguments}});
+      json.update({{"ph", "b"}, {"id", fmt::format("{}.{}", rank, ++id)}, {"ts", begin}, {"args", OrderedJson(event.arguments)}});
       add(json);
       json.update({{"ph", "e"}, {"ts", end}});
     } else {

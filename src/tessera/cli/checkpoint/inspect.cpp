@@ -52,8 +52,8 @@ OrderedJson to_json(const checkpoint::Manifest& manifest, bool tensors) {
                    {"step", manifest.step},
                    {"optimizer_steps", manifest.optimizer_steps},
                    {"validation_metric", manifest.validation_metric ? OrderedJson(*manifest.validation_metric) : OrderedJson()},
-                   {"layout", manifest.layout},
-                   {"versions", manifest.versions},
+                   {"layout", OrderedJson(manifest.layout)},
+                   {"versions", OrderedJson(manifest.versions)},
                    {"bytes", num_bytes(manifest)}};
   for (const auto& [name, record] : manifest.files) json["files"][name] = record.size;
   if (tensors) json["tensors"] = {{"model", to_json(manifest.model)}, {"optim", to_json(manifest.optim)}};

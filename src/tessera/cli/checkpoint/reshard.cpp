@@ -30,7 +30,7 @@ int reshard(const Options& options, const std::vector<std::string>& overrides) {
   }
   const std::uint64_t bytes = num_bytes(checkpoint::read_manifest(options.output));
   if (options.json)
-    print_json({{"destination", options.output.string()}, {"layout", layout.description}, {"bytes", bytes}});
+    print_json({{"destination", options.output.string()}, {"layout", OrderedJson(layout.description)}, {"bytes", bytes}});
   else
     fmt::print("{}: {}\n", options.output.string(), describe_layout(layout.description));
   return 0;

@@ -21,13 +21,21 @@ constexpr long kStallSeconds = 30;  ///< without a kilobyte a second
 
 using Curl = std::unique_ptr<CURL, decltype(&curl_easy_cleanup)>;
 
+void allow_http_only(CURL* curl) {
+#if LIBCURL_VERSION_NUM >= 0x075500
+  curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
+#else
+  curl_easy_setopt(curl, CURLOPT_PROTOCOLS, CURLPROTO_HTTP | CURLPROTO_HTTPS);
+#endif
+}
+
 Curl make_curl(const HttpRequest& request) {
   Curl curl(curl_easy_init(), curl_easy_cleanup);
   if (!curl) throw Failure({request.url, "cannot start a request", "", ""});
   curl_easy_setopt(curl.get(), CURLOPT_URL, request.url.c_str());
   curl_easy_setopt(curl.get(), CURLOPT_FOLLOWLOCATION, 1L);
   curl_easy_setopt(curl.get(), CURLOPT_MAXREDIRS, 10L);
-  curl_easy_setopt(curl.get(), CURLOPT_PROTOCOLS_STR, "http,https");
+  allow_http_only(curl.get());
   curl_easy_setopt(curl.get(), CURLOPT_CONNECTTIMEOUT, kConnectSeconds);
   curl_easy_setopt(curl.get(), CURLOPT_LOW_SPEED_LIMIT, 1024L);
   curl_easy_setopt(curl.get(), CURLOPT_LOW_SPEED_TIME, kStallSeconds);
