@@ -1,8 +1,6 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
 
@@ -15,6 +13,7 @@
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/core/logging.h"
+#include "tessera/core/temporary.h"
 #include "tessera/core/text.h"
 #include "tessera/data/tokenizer/tokenizer.h"
 #include "tessera/formats/gguf.h"
@@ -37,24 +36,6 @@ struct Options {
   bool json = false;
 };
 
-/// Removed with everything in it.
-class ScratchDirectory {
- public:
-  ScratchDirectory() : path_((fs::temp_directory_path() / "tessera-XXXXXX").string()) {
-    if (::mkdtemp(path_.data()) == nullptr) throw Failure({path_, "cannot create a temporary directory", "", "set TMPDIR to a writable directory"});
-  }
-  ~ScratchDirectory() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  ScratchDirectory(const ScratchDirectory&) = delete;
-  ScratchDirectory& operator=(const ScratchDirectory&) = delete;
-  fs::path path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
 /// What transformers' generate needs to know of the tokenizer.
 std::string generation_config(const data::Tokenizer& tokenizer) {
   OrderedJson config{{"_from_model_config", true}};
@@ -69,7 +50,7 @@ std::string generation_config(const data::Tokenizer& tokenizer) {
 
 Files tokenizer_files(const fs::path& source, std::size_t context_length) {
   const data::Tokenizer tokenizer = data::load_tokenizer(source);
-  const ScratchDirectory scratch;
+  const TemporaryDirectory scratch;
   data::save_tokenizer(tokenizer, scratch.path(), context_length);
   Files files{{"generation_config.json", generation_config(tokenizer)}};
   for (const fs::directory_entry& entry : fs::directory_iterator(scratch.path()))

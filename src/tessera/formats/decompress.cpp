@@ -1,19 +1,16 @@
 #include "tessera/formats/decompress.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
 
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "tessera/core/error.h"
+#include "tessera/core/temporary.h"
 
 namespace tessera::formats {
 namespace {
@@ -21,39 +18,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kBlock = std::size_t{1} << 18;
-
-/// A file that others cannot find any more once it is mapped.
-class TemporaryFile {
- public:
-  TemporaryFile() : path_((fs::temp_directory_path() / "tessera-text-XXXXXX").string()), descriptor_(::mkstemp(path_.data())) {
-    if (descriptor_ < 0) fail("create");
-  }
-  ~TemporaryFile() {
-    ::close(descriptor_);
-    ::unlink(path_.c_str());
-  }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-
-  void write(std::span<const char> bytes) {
-    while (!bytes.empty()) {
-      const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) fail("write");
-      bytes = bytes.subspan(static_cast<std::size_t>(written));
-    }
-  }
-  MappedFile map() const { return MappedFile(path_); }
-
- private:
-  [[noreturn]] void fail(const char* action) const {
-    throw Failure({path_, fmt::format("cannot {} the temporary file: {}", action, std::strerror(errno)), "compressed data is unpacked there",
-                   "free some space, or set TMPDIR to another folder"});
-  }
-
-  std::string path_;
-  int descriptor_;
-};
 
 [[noreturn]] void refuse(const fs::path& path, std::size_t offset, const std::string& why) {
   throw UserError({path.string(), fmt::format("damaged compressed data near byte {}: {}", offset, why), "", "download or copy the file again"});
@@ -112,13 +76,13 @@ fs::path without_compression(const fs::path& path) {
 MappedFile map_text(const fs::path& path) {
   MappedFile file(path);
   if (without_compression(path) == path) return file;
-  TemporaryFile unpacked;
+  TemporaryFile unpacked("compressed data is unpacked there");
   if (path.extension() == ".gz") {
     unpack_gzip(file, unpacked);
   } else {
     unpack_zstd(file, unpacked);
   }
-  return unpacked.map();
+  return MappedFile(unpacked.path());
 }
 
 }  // namespace tessera::formats

@@ -3,13 +3,12 @@
 #include <arrow/ipc/api.h>
 #include <fmt/format.h>
 #include <parquet/arrow/reader.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <utility>
 
 #include "tessera/core/error.h"
+#include "tessera/core/temporary.h"
 #include "tessera/core/text.h"
 #include "tessera/data/dataset/records.h"
 
@@ -170,23 +169,6 @@ void unpack_parquet(const fs::path& path, const std::string& unpacked) {
   check(path, output->Close());
 }
 
-/// Names a new file below the folder for temporary files, and removes it: who has mapped it by then keeps it.
-class TemporaryName {
- public:
-  TemporaryName() : name_((fs::temp_directory_path() / "tessera-rows-XXXXXX").string()) {
-    const int descriptor = ::mkstemp(name_.data());
-    if (descriptor < 0) throw Failure({name_, "cannot create a temporary file", "Parquet is unpacked there", "set TMPDIR to a folder with space"});
-    ::close(descriptor);
-  }
-  ~TemporaryName() { ::unlink(name_.c_str()); }
-  TemporaryName(const TemporaryName&) = delete;
-  TemporaryName& operator=(const TemporaryName&) = delete;
-  const std::string& operator*() const { return name_; }
-
- private:
-  std::string name_;
-};
-
 }  // namespace
 
 std::unique_ptr<RecordSource> open_arrow_records(const fs::path& file) {
@@ -194,13 +176,13 @@ std::unique_ptr<RecordSource> open_arrow_records(const fs::path& file) {
 }
 
 std::unique_ptr<RecordSource> open_parquet_records(const fs::path& file) {
-  const TemporaryName unpacked;
+  const TemporaryFile unpacked("Parquet is unpacked there");
   try {
-    unpack_parquet(file, *unpacked);
+    unpack_parquet(file, unpacked.path());
   } catch (const parquet::ParquetException& error) {
     throw UserError({file.string(), std::string("cannot read the file: ") + error.what(), "", "the file may be truncated or damaged: copy it again"});
   }
-  return std::make_unique<ArrowSource>(file.string(), read_batches(file, *unpacked));
+  return std::make_unique<ArrowSource>(file.string(), read_batches(file, unpacked.path()));
 }
 
 }  // namespace tessera::data
