@@ -25,6 +25,14 @@ TEST(Summary, FlopsOfALlamaByHand) {
   EXPECT_DOUBLE_EQ(flops_per_token(golden("qwen3"), 32), 6.0 * matrices + 12.0 * 4 * 128 * 16);
 }
 
+TEST(Summary, OfItsExpertsATokenCostsThoseItIsSentTo) {
+  ModelSpec spec = golden("mixtral");
+  const double two_of_four = flops_per_token(spec, 32);
+  spec.experts->experts_per_token = 3;
+  // One expert more in each of 2 layers: gate_up [96, 32], down [32, 48].
+  EXPECT_DOUBLE_EQ(flops_per_token(spec, 32) - two_of_four, 6.0 * 2 * (96 * 32 + 32 * 48));
+}
+
 TEST(Summary, ASlidingWindowSeesLess) {
   ModelSpec spec = golden("qwen3");
   const double full = flops_per_token(spec, 64);

@@ -37,6 +37,13 @@ TEST(StageSplit, TheHeadWeighsAsItsMatrixAndTheEmbeddingAsARow) {
   EXPECT_THAT(unit_costs(small_table(2, true)), ElementsAre(8, 192, 192, 808));
 }
 
+TEST(StageSplit, ExpertsWeighAsTheirShareOfTheTokens) {
+  model::ParameterTable table = small_table(2, false);
+  table.parameters[1].share_of_tokens = 0.25;
+  const std::vector<double> dense = unit_costs(small_table(2, false)), routed = unit_costs(table);
+  EXPECT_DOUBLE_EQ(dense[1] - routed[1], 0.75 * static_cast<double>(table.parameters[1].shape[0] * table.parameters[1].shape[1]));
+}
+
 TEST(StageSplit, EqualBlocksAreSpreadEvenly) {
   EXPECT_THAT(split_units({0, 1, 1, 1, 1, 0}, 2), ElementsAre(UnitRange{0, 3}, UnitRange{3, 6}));
   const auto uneven = split_units({0, 1, 1, 1, 1, 1, 1, 1, 0}, 3);

@@ -132,9 +132,15 @@ class TableBuilder {
     if (experts.shared_intermediate_size > 0) add_shared_expert(experts);
   }
 
+  ParameterSpec& add_of_experts(const std::string& name, std::vector<std::int64_t> shape, const ExpertsSpec& experts) {
+    ParameterSpec& parameter = add(name, std::move(shape), Role::Experts);
+    parameter.share_of_tokens = static_cast<double>(experts.experts_per_token) / static_cast<double>(experts.num_experts);
+    return parameter;
+  }
+
   /// One checkpoint tensor [E, in, out], and biases [E, out].
   void add_stacked(const std::string& name, const std::string& tensor, std::int64_t rows, std::int64_t columns, const ExpertsSpec& experts) {
-    ParameterSpec& weight = add(name + ".weight", {experts.num_experts, rows, columns}, Role::Experts);
+    ParameterSpec& weight = add_of_experts(name + ".weight", {experts.num_experts, rows, columns}, experts);
     weight.standard_deviation = spec_.initializer_range;
     for (std::int64_t expert = 0; expert < experts.num_experts; ++expert) {
       weight.pieces.push_back({.tensor = with_number(tensor, layer_),
@@ -145,7 +151,7 @@ class TableBuilder {
                                .transposed = true});
     }
     if (!experts.bias) return;
-    ParameterSpec& bias = add(name + ".bias", {experts.num_experts, rows}, Role::Experts);
+    ParameterSpec& bias = add_of_experts(name + ".bias", {experts.num_experts, rows}, experts);
     bias.bias = true;
     bias.initialization = Initialization::Zeros;
     add_pieces(bias, {{tensor, experts.num_experts}}, "_bias", false);
@@ -158,7 +164,7 @@ class TableBuilder {
     for (const Part& part : parts) rows += part.rows;
     for (std::int64_t expert = 0; expert < experts.num_experts; ++expert)
       for (const Part& part : parts) all.push_back({with_number(with_number(part.module, layer_), expert), part.rows});
-    ParameterSpec& weight = add(name + ".weight", {experts.num_experts, rows, columns}, Role::Experts);
+    ParameterSpec& weight = add_of_experts(name + ".weight", {experts.num_experts, rows, columns}, experts);
     weight.standard_deviation = spec_.initializer_range;
     add_pieces(weight, all, ".weight", false);
   }

@@ -75,6 +75,7 @@ struct ParameterSpec {
   std::vector<ReplicatedRows> replicated;  ///< ascending; empty where one rank has the whole model
   /// An embedding whose other use, as the head, is on another pipeline rank: both hold it, and the gradients of the two are to be summed.
   bool on_two_stages = false;
+  double share_of_tokens = 1.0;  ///< that are multiplied by an element: k of E experts
 
   std::int64_t num_elements() const;
   std::int64_t row_size() const { return shape.size() == 1 ? 1 : shape.back(); }  ///< elements of a row

@@ -34,10 +34,7 @@ double flops_per_token(const ModelSpec& spec, std::int64_t sequence_length) {
   double matrices = static_cast<double>(spec.vocab_size) * static_cast<double>(spec.hidden_size);
   for (const ParameterSpec& parameter : parameter_table(spec).parameters) {
     if (parameter.layer < 0 || parameter.bias || parameter.shape.size() < 2) continue;
-    // Of stacked experts, a token sees those that it is sent to.
-    const bool stacked = parameter.role == Role::Experts;
-    const double share = stacked ? static_cast<double>(spec.experts->experts_per_token) / static_cast<double>(spec.experts->num_experts) : 1.0;
-    matrices += share * static_cast<double>(parameter.num_elements());
+    matrices += parameter.share_of_tokens * static_cast<double>(parameter.num_elements());
   }
   double visible = 0.0;
   for (const LayerSpec& layer : spec.layers) visible += mean_visible(layer, sequence_length);

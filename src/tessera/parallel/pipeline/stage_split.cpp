@@ -77,7 +77,7 @@ std::vector<double> unit_costs(const model::ParameterTable& table) {
   std::vector<double> costs(static_cast<std::size_t>(table.num_units), 0.0);
   for (const model::ParameterSpec& parameter : table.parameters) {
     double& cost = costs[static_cast<std::size_t>(parameter.unit)];
-    cost += is_lookup(parameter.role) ? static_cast<double>(parameter.shape.back()) : elements(parameter.shape);
+    cost += is_lookup(parameter.role) ? static_cast<double>(parameter.shape.back()) : parameter.share_of_tokens * elements(parameter.shape);
     if (table.tied_head && parameter.role == Role::Embedding) costs.back() += elements(parameter.shape);
   }
   return costs;

@@ -13,7 +13,8 @@ namespace tessera::pipeline {
 using model::UnitRange;
 
 /// What each unit costs one token: the elements of every matrix that it is multiplied by, and a row of every table that it is looked up in. So a head
-/// with a large vocabulary weighs as much as several blocks (tied or not), and an embedding next to nothing.
+/// with a large vocabulary weighs as much as several blocks (tied or not), an embedding next to nothing, and a block of experts as those of one
+/// token.
 std::vector<double> unit_costs(const model::ParameterTable& table);
 
 struct BlockLimits {
