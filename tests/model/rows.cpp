@@ -77,8 +77,10 @@ Pass run(CausalLM& model, const std::vector<Batch>& microbatches, std::uint64_t 
 
 bool same_bits(const Pass& a, const Pass& b) {
   if (a.loss != b.loss || a.gradients.size() != b.gradients.size()) return false;
-  for (std::size_t index = 0; index < a.gradients.size(); ++index)
-    if (!at::equal(a.gradients[index], b.gradients[index])) return false;
+  for (std::size_t index = 0; index < a.gradients.size(); ++index) {
+    if (a.gradients[index].defined() != b.gradients[index].defined()) return false;
+    if (a.gradients[index].defined() && !at::equal(a.gradients[index], b.gradients[index])) return false;
+  }
   return true;
 }
 
