@@ -4,12 +4,12 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include <array>
 #include <chrono>
 #include <set>
 #include <thread>
 
 #include "distributed/ranks.h"
+#include "distributed/schedules.h"
 #include "tessera/comm/values.h"
 #include "tessera/config/pipeline_schedule.h"
 #include "tessera/core/error.h"
@@ -24,14 +24,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using config::PipelineSchedule;
 using testing::HasSubstr;
-
-constexpr std::array kSchedules = {PipelineSchedule::GPipe,
-                                   PipelineSchedule::OneFOneB,
-                                   PipelineSchedule::Interleaved1F1B,
-                                   PipelineSchedule::LoopedBFS,
-                                   PipelineSchedule::InterleavedZeroBubble,
-                                   PipelineSchedule::ZBVZeroBubble,
-                                   PipelineSchedule::DualPipeV};
 
 struct Delays {
   std::chrono::microseconds forward{0}, input_gradient{0}, weight_gradient{0};
@@ -130,7 +122,7 @@ class Pipeline {
 
 RANKS_TEST(PipelineExecutor, EveryPassGetsWhatIsItsOwn, 2, 3, 4, 8) {
   const int num_ranks = static_cast<int>(test::backend().world_size());
-  for (const PipelineSchedule name : kSchedules) {
+  for (const PipelineSchedule name : test::kAnySchedule) {
     SCOPED_TRACE(std::string(config::to_string(name)));
     Pipeline pipeline(name, 2 * num_ranks);
     pipeline.run({});
@@ -198,7 +190,7 @@ RANKS_TEST(PipelineExecutor, TheBubbleIsTheSimulated, 4) {
                           {std::chrono::milliseconds(40), std::chrono::milliseconds(40), std::chrono::milliseconds(40)});
 }
 RANKS_TEST(PipelineExecutor, LONG_TheBubbleOfEveryScheduleIsTheSimulated, 2, 4) {
-  for (const PipelineSchedule name : kSchedules) {
+  for (const PipelineSchedule name : test::kAnySchedule) {
     const int num_microbatches = 2 * static_cast<int>(test::backend().world_size());
     expect_simulated_bubble(name, num_microbatches, {std::chrono::milliseconds(60), std::chrono::milliseconds(60), std::chrono::milliseconds(60)});
     expect_simulated_bubble(name, num_microbatches, {std::chrono::milliseconds(60), std::chrono::milliseconds(80), std::chrono::milliseconds(40)});

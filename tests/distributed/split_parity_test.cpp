@@ -6,6 +6,7 @@
 #include <random>
 #include <set>
 
+#include "distributed/schedules.h"
 #include "distributed/trajectory.h"
 #include "tessera/config/pipeline_schedule.h"
 
@@ -159,13 +160,6 @@ RANKS_TEST(SplitParity, Dropout, 2, 4) {
 /// The goldens have four layers: eight stages are too many.
 using config::PipelineSchedule;
 const std::vector<PipelineSchedule> kOneStageEach = {PipelineSchedule::GPipe, PipelineSchedule::OneFOneB};
-const std::vector<PipelineSchedule> kAnySchedule = {PipelineSchedule::GPipe,
-                                                    PipelineSchedule::OneFOneB,
-                                                    PipelineSchedule::Interleaved1F1B,
-                                                    PipelineSchedule::LoopedBFS,
-                                                    PipelineSchedule::InterleavedZeroBubble,
-                                                    PipelineSchedule::ZBVZeroBubble,
-                                                    PipelineSchedule::DualPipeV};
 
 void cut_into_stages(TrainingCase& c, std::int64_t pp, PipelineSchedule schedule, std::int64_t num_microbatches) {
   c.distributed.sizes.pp_size = pp;
