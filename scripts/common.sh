@@ -116,7 +116,9 @@ configure() {
 build() {
   local directory="$1" jobs="$2"
   shift 2
-  if "$(find_cmake)" --build "$directory" --target "${@:-all}" -- -n 2>/dev/null | grep -q 'no work to do'; then return; fi
+  # A dry run does not know of files that are new in a folder, so what looks like nothing to do is done, silently.
+  if ! "$(find_cmake)" --build "$directory" --target "${@:-all}" -- -n 2>/dev/null | grep -qE ' (Building|Linking) ' &&
+    "$(find_cmake)" --build "$directory" --parallel "$jobs" --target "${@:-all}" >/dev/null 2>&1; then return; fi
   say "building (the first time takes some minutes)"
   "$(find_cmake)" --build "$directory" --parallel "$jobs" --target "${@:-all}" || fail "the build failed" "" "see the compiler's messages above"
 }
