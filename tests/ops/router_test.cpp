@@ -2,11 +2,14 @@
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/gather.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/tensor.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <cmath>
 
 #include "ops/trial.h"
 
@@ -35,7 +38,7 @@ TEST(Router, TheCorrectionBiasCountsForTheChoiceAlone) {
   const at::Tensor chosen = choose_experts(logits, at::tensor({0.0, 0.0, 0.0, 1.0}, at::kDouble), options);
   EXPECT_THAT(values_of(chosen), ElementsAre(3, 0));
   Tape tape;
-  const Variable weights = expert_weights(tape, tape.variable(logits), chosen, options);
+  const Variable weights = expert_weights(tape, tape.variable(logits), chosen, options, at::kDouble);
   EXPECT_LE(relative_error(weights.value, at::gather(at::sigmoid(logits), 1, chosen)), 1e-12);
 }
 
@@ -67,12 +70,12 @@ TEST(Router, WeightsOfEveryScoringHaveTheirGradients) {
       const RouterOptions options{.scoring = scoring, .num_choices = 3, .normalize = normalize, .scale = 2.5};
       Trial::Leaf& logits = trial.activation("logits", {7, 8}, 2.0);
       const at::Tensor chosen = choose_experts(logits.variable.value, {}, options);
-      trial.expect(expert_weights(trial.tape(), logits.variable, chosen, options), formula(logits.twin, chosen, options));
+      trial.expect(expert_weights(trial.tape(), logits.variable, chosen, options, at::kDouble), formula(logits.twin, chosen, options));
     }
   }
 }
 
-TEST(Router, LogitsAreALinearOperatorInSinglePrecision) {
+TEST(Router, LogitsAreALinearOperatorInAWiderType) {
   Trial trial(kDouble);
   Trial::Leaf& tokens = trial.activation("tokens", {6, 5});
   Trial::Leaf& weight = trial.weight("weight", {4, 5});
@@ -82,6 +85,18 @@ TEST(Router, LogitsAreALinearOperatorInSinglePrecision) {
   Parameter half = make_parameter(random_tensor({4, 5}, 3, at::kBFloat16));
   const Variable logits = router_logits(tape, tape.variable(random_tensor({6, 5}, 4, at::kBFloat16)), half, nullptr);
   EXPECT_EQ(logits.value.scalar_type(), at::kFloat);
+}
+
+TEST(Router, RoundingOfTheProductDoesNotDecide) {
+  // Both logits are 1 when summed in fp32, whatever the order; the second is larger by 2⁻³⁰.
+  const float tiny = std::ldexp(1.0F, -30);
+  const at::Tensor tokens = at::tensor({1.0F, tiny}).view({1, 2});
+  Parameter weight = make_parameter(at::tensor({1.0F, 0.0F, 1.0F, 1.0F}).view({2, 2}));
+  Tape tape;
+  const Variable logits = router_logits(tape, tape.variable(tokens), weight, nullptr);
+  for (const RouterScoring scoring : {RouterScoring::SoftmaxThenTopK, RouterScoring::TopKThenSoftmax, RouterScoring::Sigmoid})
+    EXPECT_THAT(values_of(choose_experts(logits.value, {}, {.scoring = scoring})), ElementsAre(1));
+  EXPECT_EQ(expert_weights(tape, logits, at::ones({1, 1}, at::kLong), {}, at::kFloat).value.scalar_type(), at::kFloat);
 }
 
 }  // namespace

@@ -62,7 +62,7 @@ TEST_P(VerifyShared, SinglePrecision) {
 INSTANTIATE_TEST_SUITE_P(Goldens, VerifyShared,
                          testing::Values("llama", "llama_tied_llama3_rope", "llama_yarn_bias", "llama_deep_kv2", "qwen3_deep_kv1", "mistral_sliding",
                                          "qwen2", "qwen3", "gpt2", "phi3_longrope", "olmo2", "gemma2", "gemma3", "granite", "mixtral", "qwen3_moe",
-                                         "qwen3_moe_deep", "gpt_oss"),
+                                         "qwen3_moe_deep", "gpt_oss", "deepseek_v3"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(Verify, SeesAWrongGradient) {

@@ -6,6 +6,7 @@
 
 #include "tessera/model/activation.h"
 #include "tessera/ops/grouped_linear.h"
+#include "tessera/ops/kernel_types.h"
 #include "tessera/ops/linear.h"
 #include "tessera/ops/residual.h"
 #include "tessera/ops/router.h"
@@ -98,7 +99,8 @@ Routing route(ops::Tape& tape, const ops::Variable& tokens_ND, const ExpertsSpec
   const ops::Variable logits = ops::router_logits(tape, tokens_ND, *weights.router, weights.router_bias);
   const at::Tensor chosen = choose(logits.value, experts, weights, call);
   observe(tape, logits, chosen, experts, call);
-  const ops::Variable chosen_weights = ops::expert_weights(tape, logits, chosen, router_options(experts));
+  const at::ScalarType type = ops::compute_type(tokens_ND.value);
+  const ops::Variable chosen_weights = ops::expert_weights(tape, logits, chosen, router_options(experts), type);
   return {kept_choices(tape, chosen, chosen_weights.value, experts, call), chosen_weights};
 }
 

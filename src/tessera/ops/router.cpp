@@ -77,18 +77,21 @@ at::Tensor score_backward(const at::Tensor& gradient_NK, const at::Tensor& logit
   return spread(gradient_NK * chosen_NK) - router_scores(logits_NE, scoring) * common;
 }
 
+/// One wider than the tokens': rounding in the product would decide between experts whose logits nearly agree.
+at::ScalarType logits_type(const at::Tensor& tokens) { return compute_type(tokens) == tokens.scalar_type() ? at::kDouble : at::kFloat; }
+
 }  // namespace
 
 Variable router_logits(Tape& tape, const Variable& tokens_ND, Parameter& weight_ED, Parameter* bias_E) {
-  const at::ScalarType type = compute_type(tokens_ND.value);
+  const at::ScalarType type = logits_type(tokens_ND.value), gradient_type = compute_type(tokens_ND.value);
   const at::Tensor bias = bias_E == nullptr ? at::Tensor() : bias_E->weight.to(type);
   Variable output = tape.variable(linear_forward(tokens_ND.value.to(type), weight_ED.weight.to(type), bias));
-  tape.record([tokens = tokens_ND.save(), &weight_ED, bias_E, type, slot = tokens_ND.gradient, out = output.gradient] {
+  tape.record([tokens = tokens_ND.save(), &weight_ED, bias_E, gradient_type, slot = tokens_ND.gradient, out = output.gradient] {
     if (out->empty()) return;
-    const at::Tensor gradient = out->take();
+    const at::Tensor gradient = out->take().to(gradient_type);
     const at::Tensor values = tokens.get();
-    if (slot != nullptr) slot->add_owned(matmul_nn(gradient, weight_ED.weight.to(type)).to(values.scalar_type()));
-    deliver_linear_gradients(weight_ED, bias_E, gradient, Saved([tokens, type] { return tokens.get().to(type); }));
+    if (slot != nullptr) slot->add_owned(matmul_nn(gradient, weight_ED.weight.to(gradient_type)).to(values.scalar_type()));
+    deliver_linear_gradients(weight_ED, bias_E, gradient, Saved([tokens, gradient_type] { return tokens.get().to(gradient_type); }));
   });
   return output;
 }
@@ -104,14 +107,14 @@ at::Tensor choose_experts(const at::Tensor& logits_NE, const at::Tensor& correct
   return best_indices(limited_to_groups(scores, options), options.num_choices);
 }
 
-Variable expert_weights(Tape& tape, const Variable& logits_NE, const at::Tensor& experts_NK, const RouterOptions& options) {
+Variable expert_weights(Tape& tape, const Variable& logits_NE, const at::Tensor& experts_NK, const RouterOptions& options, at::ScalarType type) {
   const at::Tensor scores = weight_scores(logits_NE.value, experts_NK, options.scoring);
   const at::Tensor sum = options.normalize ? at::sum(scores, {-1}, true) + kSmallestSum : at::Tensor();
   const at::Tensor shares = sum.defined() ? scores / sum : scores;
-  Variable output = tape.variable(shares * options.scale);
+  Variable output = tape.variable((shares * options.scale).to(type));
   tape.record([logits = logits_NE.value, experts_NK, options, sum, shares, slot = logits_NE.gradient, out = output.gradient] {
     if (out->empty() || slot == nullptr) return;
-    at::Tensor gradient = out->take() * options.scale;
+    at::Tensor gradient = out->take().to(logits.scalar_type()) * options.scale;
     if (sum.defined()) gradient = (gradient - at::sum(gradient * shares, {-1}, true)) / sum;
     slot->add_owned(score_backward(gradient, logits, experts_NK, options.scoring));
   });

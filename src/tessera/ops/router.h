@@ -7,7 +7,8 @@
 #include "tessera/ops/parameter.h"
 #include "tessera/ops/tape.h"
 
-/// The choice of experts by a linear router, in fp32 (fp64 for fp64 tokens) whatever the tokens' dtype: small differences between logits decide.
+/// The choice of experts by a linear router, in a wider dtype than the tokens' (fp32 for half-width tokens, else fp64): small differences between
+/// logits decide, and the product is a small one.
 namespace tessera::ops {
 
 enum class RouterScoring {
@@ -25,7 +26,8 @@ struct RouterOptions {
   std::int64_t groups_per_token = 1;  ///< only experts of a token's best groups can be chosen
 };
 
-/// tokens_ND · weight_EDᵀ (+ bias_E), [N, E] in fp32 (fp64). Backward as ops::linear, the tokens' gradient in their dtype.
+/// tokens_ND · weight_EDᵀ (+ bias_E), [N, E] in fp32 for half-width tokens, else in fp64. Backward in the tokens' dtype, at least fp32, as
+/// ops::linear.
 Variable router_logits(Tape& tape, const Variable& tokens_ND, Parameter& weight_ED, Parameter* bias_E);
 
 /// softmax or sigmoid of the logits, [N, E]; for TopKThenSoftmax the softmax over all experts.
@@ -35,7 +37,7 @@ at::Tensor router_scores(const at::Tensor& logits_NE, RouterScoring scoring);
 /// the scores for the choice alone.
 at::Tensor choose_experts(const at::Tensor& logits_NE, const at::Tensor& correction_E, const RouterOptions& options);
 
-/// The weights of chosen experts (int64 [N, k], none dropped), [N, k] in the logits' dtype; differentiable.
-Variable expert_weights(Tape& tape, const Variable& logits_NE, const at::Tensor& experts_NK, const RouterOptions& options);
+/// The weights of chosen experts (int64 [N, k], none dropped), [N, k] in `type`; differentiable.
+Variable expert_weights(Tape& tape, const Variable& logits_NE, const at::Tensor& experts_NK, const RouterOptions& options, at::ScalarType type);
 
 }  // namespace tessera::ops
