@@ -102,7 +102,7 @@ def main():
         pairs = pathlib.Path(options.pairs).resolve()
         data = (f"tokenizer: {{pretrained_model_name_or_path: {options.tokenizer.resolve()}}}\n"
                 f"dataset: {{_target_: instruction, path_or_dataset_id: {pairs}, column_mapping: {{question: question, answer: answer}}}}\n")
-        packed = loader(data + "packed_sequence: {packed_sequence_size: 4096}\n", 200, 1)
+        packed = loader(data + "packed_sequence: {packed_sequence_size: 4096}\n", 2000, 1)
         with tempfile.NamedTemporaryFile("w", suffix=".txt") as text:
             for line in open(pairs, encoding="utf-8"):
                 row = json.loads(line)

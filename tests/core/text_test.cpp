@@ -46,6 +46,13 @@ TEST(Text, ValidUtf8) {
 
 TEST(Text, InvalidUtf8IsFoundWhereItBegins) {
   EXPECT_EQ(first_invalid_utf8("ab\xFF"), 2U);
+  for (std::size_t length = 1; length <= 40; ++length) {
+    for (std::size_t at = 0; at < length; ++at) {
+      std::string text(length, 'a');
+      text[at] = '\x80';
+      EXPECT_EQ(first_invalid_utf8(text), at) << length;
+    }
+  }
   EXPECT_EQ(first_invalid_utf8("\x80"), 0U);
   EXPECT_EQ(first_invalid_utf8("a\xC3"), 1U);             // cut off
   EXPECT_EQ(first_invalid_utf8("\xC0\xAF"), 0U);          // overlong

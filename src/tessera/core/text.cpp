@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <numeric>
 
 namespace tessera {
@@ -66,6 +67,17 @@ std::string human_duration(double seconds) {
   return fmt::format("{} h {:02} min", total / 3600, total % 3600 / 60);
 }
 
+namespace {
+
+bool eight_ascii_bytes(std::string_view text, std::size_t begin) {
+  std::uint64_t eight = 0;
+  if (begin + sizeof eight > text.size()) return false;
+  std::memcpy(&eight, text.data() + begin, sizeof eight);
+  return (eight & 0x8080808080808080) == 0;
+}
+
+}  // namespace
+
 std::size_t first_invalid_utf8(std::string_view text) {
   std::size_t i = 0;
   const auto byte = [&](std::size_t index) { return index < text.size() ? static_cast<unsigned char>(text[index]) : 0U; };
@@ -74,6 +86,7 @@ std::size_t first_invalid_utf8(std::string_view text) {
     const unsigned lead = byte(i);
     if (lead < 0x80) {
       ++i;
+      while (eight_ascii_bytes(text, i)) i += 8;
     } else if (lead >= 0xC2 && lead <= 0xDF && continues(i + 1)) {
       i += 2;
     } else if ((lead & 0xF0) == 0xE0 && continues(i + 1) && continues(i + 2) && !(lead == 0xE0 && byte(i + 1) < 0xA0) &&

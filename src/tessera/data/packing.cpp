@@ -106,6 +106,7 @@ Sample PackedDataset::sample(std::int64_t index) const {
   const auto pack = static_cast<std::size_t>(index);
   Sample packed;
   packed.padded_length = options_.size;
+  for (auto* row : {&packed.input_ids, &packed.labels}) row->reserve(static_cast<std::size_t>(options_.size));
   packed.number = index;
   for (std::int64_t at = plan_.starts[pack]; at < plan_.starts[pack + 1]; ++at) {
     const Sample document = documents_->sample(plan_.documents[static_cast<std::size_t>(at)]);

@@ -96,8 +96,14 @@ Sample ColumnMappedDataset::make_sample(const Pair& pair, const std::string& whe
   return conversation_sample({messages}, options_.instruction, context_, where);
 }
 
+/// Only a mistake needs the record's place, whose text would be a hundredth of the work: the record that has one is read again for it.
 Sample ColumnMappedDataset::sample(std::int64_t index) const {
-  Sample sample = make_sample(checked_pair(index), records_.where(index));
+  Sample sample;
+  try {
+    sample = make_sample(checked_pair(index), "");
+  } catch (const UserError&) {
+    sample = make_sample(pair(index), records_.where(index));
+  }
   sample.number = index;
   return sample;
 }

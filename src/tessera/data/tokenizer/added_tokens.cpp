@@ -60,6 +60,14 @@ bool AddedTokenFinder::longest_at(std::string_view text, std::size_t position, s
   return length > 0;
 }
 
+bool AddedTokenFinder::spelled_in(std::string_view text) const {
+  std::size_t length = 0;
+  const AddedToken* token = nullptr;
+  for (std::size_t i = 0; !trie_.empty() && i < text.size(); ++i)
+    if (trie_.may_begin(static_cast<unsigned char>(text[i])) && longest_at(text, i, length, token)) return true;
+  return false;
+}
+
 std::vector<Section> AddedTokenFinder::sections(std::string_view text) const {
   std::vector<Section> sections;
   std::size_t covered = 0;

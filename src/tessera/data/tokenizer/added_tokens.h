@@ -24,6 +24,8 @@ class AddedTokenFinder {
 
   /// Sections that cover `text` (valid UTF-8) in order; none for an empty text.
   std::vector<Section> sections(std::string_view text) const;
+  /// Whether a token's spelling stands anywhere in the text, whatever its rules; if not, no part of the text has one either.
+  bool spelled_in(std::string_view text) const;
 
  private:
   bool longest_at(std::string_view text, std::size_t position, std::size_t& length, const AddedToken*& token) const;

@@ -29,10 +29,17 @@ class BorrowedScratch {
   std::unique_ptr<EncodeScratch> scratch_;
 };
 
+/// Room for the ids of a text, so that they seldom move as they grow: words of most languages have more bytes than this a token.
+void reserve_ids(std::vector<TokenId>& ids, std::string_view text) {
+  constexpr std::size_t kBytesPerToken = 3;
+  ids.reserve(ids.size() + text.size() / kBytesPerToken + 1);
+}
+
 std::vector<TokenId> encode_valid(const TokenizerEngine& engine, std::string_view text, bool add_special_tokens) {
   const BorrowedScratch scratch(engine.scratch_pool);
   std::vector<TokenId> ids;
   if (add_special_tokens) ids = engine.frame.before;
+  reserve_ids(ids, text);
   for (const Section& section : engine.raw_finder.sections(text)) {
     if (section.id >= 0)
       ids.push_back(section.id);
@@ -47,14 +54,6 @@ std::vector<TokenId> encode_valid(const TokenizerEngine& engine, std::string_vie
 bool cut_by_pattern_alone(const TokenizerEngine& engine, std::string_view text) {
   if (engine.sole_pattern == nullptr || !keep_beginnings(engine.normalizer) || first_invalid_utf8(text) != std::string_view::npos) return false;
   return engine.normalizer.empty() || apply_normalizer(engine.normalizer, std::string(text)) == text;
-}
-
-bool holds_added_tokens(const TokenizerEngine& engine, std::string_view text) {
-  const auto finds = [&](const AddedTokenFinder& finder) {
-    const std::vector<Section> sections = finder.sections(text);
-    return sections.size() > 1 || (!sections.empty() && sections.front().id >= 0);
-  };
-  return finds(engine.raw_finder) || finds(engine.normalized_finder);
 }
 
 /// Turns matches and what lies between them into ids.
@@ -92,6 +91,7 @@ PrefixedEncoding encode_sharing_words(const TokenizerEngine& engine, std::string
   const BorrowedScratch scratch(engine.scratch_pool);
   PrefixedEncoding encoding;
   if (add_special_tokens) encoding.ids = engine.frame.before;
+  reserve_ids(encoding.ids, text);
   const std::size_t frame = encoding.ids.size();
   WordEncoder common(engine, *scratch, prefix, 0, encoding.ids);
   const std::size_t start = engine.sole_pattern->for_each_settled_match(prefix, std::ref(common));
@@ -119,7 +119,7 @@ PrefixedEncoding Tokenizer::encode_with_prefix(std::string_view text, std::size_
   const std::string_view prefix = text.substr(0, prefix_bytes);
   const bool cuts_a_character = prefix.size() < text.size() && (static_cast<unsigned char>(text[prefix.size()]) & 0xC0) == 0x80;
   const bool shares = text.size() <= kLongestText && !cuts_a_character && cut_by_pattern_alone(*engine_, text) &&
-                      !holds_added_tokens(*engine_, text) && !holds_added_tokens(*engine_, prefix);
+                      !engine_->raw_finder.spelled_in(text) && !engine_->normalized_finder.spelled_in(text);
   if (shares) return encode_sharing_words(*engine_, text, prefix, add_special_tokens);
   return {encode(text, add_special_tokens), encode(prefix, false).size()};
 }
