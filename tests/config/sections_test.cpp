@@ -95,7 +95,37 @@ TEST(ModelSection, BackendNamesAreChecked) {
   const std::string begin = "model:\n  pretrained_model_name_or_path: m\n  backend: ";
   EXPECT_THAT(mistakes_of(begin + "{attn: tee}\n"), HasSubstr("model.backend.attn: unknown value \"tee\""));
   EXPECT_THAT(refusals_of(begin + "{te_fp8: {recipe: mxfp8}}\n"), Contains("model.backend.te_fp8 is not supported"));
-  EXPECT_THAT(refusals_of(begin + "{fake_balanced_gate: true}\n"), Contains(HasSubstr("not supported yet")));
+  EXPECT_TRUE(with(begin + "{fake_balanced_gate: true, experts: te, dispatcher: deepep}\n").recipe.model.backend.fake_balanced_gate);
+  EXPECT_THAT(mistakes_of(begin + "{dispatcher: deepepp}\n"), HasSubstr("did you mean deepep"));
+}
+
+TEST(ModelSection, OverridesOfRoutingAreRead) {
+  const std::string begin = "model:\n  pretrained_model_name_or_path: m\n  moe_overrides: ";
+  const MoeOverrides read = with(begin +
+                                 "{aux_loss_coeff: 1e-3, aux_loss_scope: microbatch, z_loss_coeff: 0.5, capacity_factor: 1.25, "
+                                 "gate_bias_update_factor: 0.001, train_gate: false}\n")
+                                .recipe.model.moe_overrides;
+  EXPECT_EQ(read.aux_loss_coeff, 1e-3);
+  EXPECT_TRUE(read.aux_loss_by_microbatch);
+  EXPECT_EQ(read.z_loss_coeff, 0.5);
+  EXPECT_EQ(read.capacity_factor, 1.25);
+  EXPECT_EQ(read.gate_bias_update_factor, 0.001);
+  EXPECT_FALSE(read.train_gate);
+  EXPECT_THAT(mistakes_of(begin + "{aux_loss_coef: 1}\n"), HasSubstr("did you mean aux_loss_coeff"));
+  EXPECT_THAT(mistakes_of(begin + "{capacity_factor: 0}\n"), HasSubstr("out of range"));
+  EXPECT_THAT(mistakes_of(begin + "{aux_loss_scope: batch}\n"), HasSubstr("unknown value"));
+  EXPECT_THAT(refusals_of(begin + "{score_func: sigmoid}\n"), Contains(HasSubstr("model.moe_overrides.score_func")));
+}
+
+TEST(ModelSection, TheFieldOfTheConfigurationAsksForTheBalanceLossToo) {
+  const auto coefficient = [](const std::string& rest) {
+    return with("model:\n  pretrained_model_name_or_path: m\n" + rest).recipe.model.moe_overrides.aux_loss_coeff;
+  };
+  EXPECT_EQ(coefficient("  router_aux_loss_coef: 0.02\n"), 0.02);
+  EXPECT_EQ(coefficient("  config: {router_aux_loss_coef: 0.02}\n"), 0.02);
+  EXPECT_EQ(coefficient("  router_aux_loss_coef: 0.02\n  moe_overrides: {aux_loss_coeff: 0.1}\n"), 0.1);
+  EXPECT_EQ(coefficient(""), std::nullopt);
+  EXPECT_THAT(mistakes_of("model:\n  pretrained_model_name_or_path: m\n  router_aux_loss_coef: much\n"), HasSubstr("router_aux_loss_coef"));
 }
 
 TEST(DistributedSection, StrategiesHaveTheirOwnKeys) {

@@ -13,6 +13,7 @@
 #include "tessera/data/collate.h"
 #include "tessera/data/sampler.h"
 #include "tessera/model/config.h"
+#include "tessera/train/routing.h"
 #include "tessera/train/step.h"
 
 namespace tessera::test {
@@ -69,7 +70,7 @@ model::ModelSpec spec_of(const TrainingCase& c) {
 
 parallel::CausalLM make_model(const TrainingCase& c, const parallel::DistributedSetup& setup, std::int64_t num_microbatches) {
   const model::CausalLMOptions options{
-      .dtype = c.dtype, .trainable = true, .decoder = {.activation_checkpointing = c.checkpointing, .dropout_seed = 5}};
+      .dtype = c.dtype, .trainable = true, .decoder = {.activation_checkpointing = c.checkpointing, .routing = c.routing, .dropout_seed = 5}};
   if (c.vocab_size > 0 || !c.config.is_null()) return parallel::CausalLM::from_config(spec_of(c), 3, setup, options, num_microbatches);
   return parallel::CausalLM::from_pretrained(golden_directory(c.model), spec_of(c), setup, options, num_microbatches);
 }
@@ -85,6 +86,8 @@ const Trajectory& alone(const TrainingCase& c, DType dtype) {
                       .dropout = c.dropout,
                       .vocab_size = c.vocab_size,
                       .rows = c.rows,
+                      .routing = c.routing,
+                      .bias_update = c.bias_update,
                       .config = c.config};
   if (!known.contains(single.name())) known.emplace(single.name(), run(single, *self));
   return known.at(single.name());
@@ -144,7 +147,8 @@ std::string TrainingCase::name() const {
   return fmt::format("{} {} accumulation {} checkpointing {} {}{}{}{}", model, layout, accumulation, static_cast<int>(checkpointing),
                      to_string(dtype), packed ? " packed" : "", dropout ? " dropout" : "",
                      vocab_size > 0 ? " vocabulary " + std::to_string(vocab_size) : "") +
-         (rows == 24 ? "" : fmt::format(" {} rows", rows));
+         (rows == 24 ? "" : fmt::format(" {} rows", rows)) +
+         fmt::format(" routing {} {} {} {}", routing.balance_loss, static_cast<int>(routing.balance_scope), routing.z_loss, bias_update);
 }
 
 Trajectory run(const TrainingCase& c, comm::Backend& backend, std::int64_t steps) {
@@ -154,10 +158,11 @@ Trajectory run(const TrainingCase& c, comm::Backend& backend, std::int64_t steps
   const bool pipeline = c.distributed.sizes.pp_size > 1;
   parallel::CausalLM model = make_model(c, setup, pipeline ? c.accumulation : static_cast<std::int64_t>(parts.size()));
   optim::Optimizer optimizer(*model.model.store, {.betas = {0.9, 0.95}, .epsilon = 1e-6});
+  const auto experts = model.model.spec.experts ? train::make_expert_training(model, c.bias_update) : nullptr;
   Trajectory result;
   for (std::int64_t step = 0; step < steps; ++step) {
-    const train::StepResult done =
-        train::training_step(model, optimizer, parts, static_cast<std::uint64_t>(step), {.learning_rate = 1e-3, .weight_decay = 0.1}, 1.0);
+    const train::StepResult done = train::training_step(model, optimizer, parts, static_cast<std::uint64_t>(step),
+                                                        {.learning_rate = 1e-3, .weight_decay = 0.1}, 1.0, experts.get());
     result.losses.push_back(done.gradients.loss);
     result.norms.push_back(done.gradient_norm);
     if (step == 0) result.gradients = copies(parallel::whole_gradients(model));

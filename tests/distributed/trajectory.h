@@ -28,7 +28,9 @@ struct TrainingCase {
   bool dropout = false;         ///< of embeddings, attention weights and branches
   std::int64_t vocab_size = 0;  ///< random weights of another vocabulary; 0: the golden's own weights
   std::int64_t rows = 24;       ///< of a step
-  Json config = {};             ///< random weights of this model, which `model` only names; null: the golden
+  model::RoutingOptions routing = {};
+  double bias_update = 0.0;  ///< of correction biases
+  Json config = {};          ///< random weights of this model, which `model` only names; null: the golden
   /// Of weights after ten steps in fp32. Rounding grows on the way: Adam divides by what is nearly zero, and one process itself ends 4e-6 to 2.5e-5
   /// away from fp64. What a wrong sum would do shows in the gradients of the first step, and in fp64.
   double weight_tolerance = 2e-5;

@@ -16,6 +16,12 @@ namespace {
 /// Of activations in host memory, per rank.
 constexpr std::int64_t kMostHostBytes = std::int64_t{64} << 30;
 
+/// Null where there is nobody to add.
+model::SumOverRanks sum_over(comm::Communicator& group) {
+  if (group.size() == 1) return nullptr;
+  return [&group](const at::Tensor& tensor) { group.all_reduce(tensor).wait(); };
+}
+
 /// What this rank computes of every layer, and whom it asks for the rest. `stages`: of the pipeline; null without one.
 model::LayerShare layer_share(const model::ModelSpec& spec, const DistributedSetup& setup, const TensorShare& tensor,
                               const pipeline::StagePlan* stages) {
@@ -24,6 +30,8 @@ model::LayerShare layer_share(const model::ModelSpec& spec, const DistributedSet
     share.table =
         pipeline::stage_table(tensor_parallel_table(spec, tensor), *stages, static_cast<int>(setup.mesh->index(mesh::Axis::PipelineParallel)));
   if (setup.strategy.offload_activations) share.seams.activation_pool = std::make_unique<ops::ActivationPool>(kMostHostBytes);
+  share.seams.sum_over_sequence = sum_over(setup.communicators->get(mesh::Axis::Context));
+  share.seams.sum_over_microbatch = sum_over(setup.communicators->get(mesh::kDpCp));
   if (setup.mesh->size(mesh::Axis::Context) > 1)
     share.seams.attention = context_parallel_attention(setup.communicators->get(mesh::Axis::Context), setup.strategy.cp_attention);
   if (tensor.size == 1) return share;

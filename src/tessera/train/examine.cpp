@@ -6,6 +6,7 @@
 #include "tessera/parallel/pipeline/lowering.h"
 #include "tessera/parallel/tensor/plan.h"
 #include "tessera/plan/simulate.h"
+#include "tessera/train/routing.h"
 
 namespace tessera::train {
 namespace {
@@ -77,6 +78,7 @@ Examination examine(const config::LoadedRecipe& recipe, const config::Environmen
     if (about_ranks.empty() && dp_size) result.pipeline = examine_pipeline(recipe, *result.plan, *dp_size, about_ranks);
     if (result.pipeline) refuse_pipeline_options(recipe, result.plan->dtype, result.problems);
     parallel::plan_split(recipe.recipe.distributed, result.plan->spec, config::locate_in(recipe.tree), about_ranks);
+    refuse_expert_options(recipe, result.plan->spec, result.problems);
     if (world_size > 1) refuse_other_dtypes(recipe, result.plan->dtype, result.problems);
   } catch (const UserError& error) {
     // A model that is not on disk has been listed already.

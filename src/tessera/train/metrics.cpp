@@ -32,16 +32,18 @@ std::string log_line(const StepMetrics& m) {
 }
 
 Json to_json(const StepMetrics& m) {
-  return {{"step", m.step},
-          {"epoch", m.epoch},
-          {"loss", m.loss},
-          {"grad_norm", m.gradient_norm},
-          {"lr", m.learning_rate},
-          {"mem", m.memory_gib},
-          {"tps", m.tokens_per_second},
-          {"tps_per_gpu", m.tokens_per_second / static_cast<double>(m.world_size)},
-          {"mfu", m.mfu},
-          {"num_label_tokens", m.num_label_tokens}};
+  Json json{{"step", m.step},
+            {"epoch", m.epoch},
+            {"loss", m.loss},
+            {"grad_norm", m.gradient_norm},
+            {"lr", m.learning_rate},
+            {"mem", m.memory_gib},
+            {"tps", m.tokens_per_second},
+            {"tps_per_gpu", m.tokens_per_second / static_cast<double>(m.world_size)},
+            {"mfu", m.mfu},
+            {"num_label_tokens", m.num_label_tokens}};
+  for (const auto& [name, value] : m.routing) json[name] = value;
+  return json;
 }
 
 JsonLines::JsonLines(const std::filesystem::path& path, std::int64_t keep_steps) : path_(path) {

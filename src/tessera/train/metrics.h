@@ -22,6 +22,7 @@ struct StepMetrics {
   double mfu = 0.0;                ///< share of the machine's measured matrix-product peak; 0 when it was not measured
   std::int64_t num_label_tokens = 0;
   std::int64_t world_size = 1;
+  std::map<std::string, double> routing = {};  ///< routing_metrics.h; not in the log line
 };
 
 /// "step 5 | epoch 0 | loss 2.3121 | grad_norm 1.0312 | lr 1.00e-05 | mem 1.92 GiB | tps 512.33(512.33/gpu) | num_label_tokens 1024 | mfu 61.2%"

@@ -28,14 +28,17 @@ fs::path on_disk(const std::string& name, const config::Environment& environment
                    "give the path of a local copy"});
 }
 
-/// The parameters that freeze_config leaves untouched; empty when there are none.
-std::function<bool(const model::ParameterSpec&)> frozen_parameters(const config::FreezeConfig& freeze) {
-  if (!freeze.freeze_embeddings && !freeze.freeze_language_model && freeze.patterns.empty()) return nullptr;
+/// The parameters that freeze_config and moe_overrides leave untouched; empty when there are none.
+std::function<bool(const model::ParameterSpec&)> frozen_parameters(const config::Recipe& recipe) {
+  const config::FreezeConfig& freeze = recipe.freeze_config;
+  const bool freeze_routers = !recipe.model.moe_overrides.train_gate;
+  if (!freeze.freeze_embeddings && !freeze.freeze_language_model && freeze.patterns.empty() && !freeze_routers) return nullptr;
   std::vector<std::regex> patterns;
   for (const std::string& pattern : freeze.patterns) patterns.emplace_back(pattern);
-  return [freeze, patterns](const model::ParameterSpec& parameter) {
+  return [freeze, freeze_routers, patterns](const model::ParameterSpec& parameter) {
     const bool embedding = parameter.role == model::Role::Embedding || parameter.role == model::Role::PositionEmbedding;
     if (freeze.freeze_language_model || (freeze.freeze_embeddings && embedding)) return true;
+    if (freeze_routers && parameter.role == model::Role::Router) return true;
     return std::ranges::any_of(patterns, [&](const std::regex& pattern) {
       return std::ranges::any_of(parameter.pieces, [&](const model::Piece& piece) { return std::regex_search(piece.tensor, pattern); });
     });
@@ -43,12 +46,13 @@ std::function<bool(const model::ParameterSpec&)> frozen_parameters(const config:
 }
 
 parallel::CausalLM make_model(const config::Recipe& recipe, const ModelPlan& plan, const parallel::DistributedSetup& setup) {
-  const model::CausalLMOptions options{
-      .dtype = plan.dtype,
-      .trainable = true,
-      .frozen = frozen_parameters(recipe.freeze_config),
-      .decoder = {.activation_checkpointing = to_model(recipe.distributed.activation_checkpointing), .dropout_seed = recipe.seed},
-      .placement = {}};
+  const model::CausalLMOptions options{.dtype = plan.dtype,
+                                       .trainable = true,
+                                       .frozen = frozen_parameters(recipe),
+                                       .decoder = {.activation_checkpointing = to_model(recipe.distributed.activation_checkpointing),
+                                                   .routing = routing_options(recipe),
+                                                   .dropout_seed = recipe.seed},
+                                       .placement = {}};
   const std::int64_t microbatches = num_microbatches(recipe, setup.mesh->dp_size());
   if (plan.pretrained) return parallel::CausalLM::from_pretrained(*plan.directory, plan.spec, setup, options, microbatches);
   return parallel::CausalLM::from_config(plan.spec, recipe.seed, setup, options, microbatches);
@@ -281,6 +285,7 @@ TrainingObjects build_objects(const config::LoadedRecipe& loaded, const config::
   TrainingObjects objects{.plan = plan,
                           .setup = std::move(setup),
                           .model = {},
+                          .experts = nullptr,
                           .loader = make_loader(recipe, plan, environment, {*recipe.dataset, recipe.dataloader, mesh, "dataset", true}),
                           .validation = {},
                           .optimizer = nullptr,
@@ -294,6 +299,7 @@ TrainingObjects build_objects(const config::LoadedRecipe& loaded, const config::
   objects.total_steps = total_steps(recipe.step_scheduler, objects.loader->steps_per_epoch());
   objects.schedule = make_schedule(loaded, objects.total_steps);
   objects.model = make_model(recipe, plan, objects.setup);
+  objects.experts = make_expert_training(objects.model, recipe);
   objects.optimizer = std::make_unique<optim::Optimizer>(*objects.model.model.store, adam_options(recipe.optimizer));
   objects.signature = checkpoint::model_signature(plan.spec, model::parameter_table(plan.spec));
   return objects;

@@ -13,6 +13,7 @@
 #include "tessera/optim/optimizer.h"
 #include "tessera/optim/schedule.h"
 #include "tessera/parallel/causal_lm.h"
+#include "tessera/train/routing.h"
 
 namespace tessera::train {
 
@@ -48,6 +49,7 @@ struct TrainingObjects {
   ModelPlan plan;
   parallel::DistributedSetup setup;
   parallel::CausalLM model;
+  std::unique_ptr<ExpertTraining> experts;  ///< null: nothing is counted
   std::unique_ptr<data::Loader> loader;
   std::vector<ValidationSet> validation;
   std::unique_ptr<optim::Optimizer> optimizer;

@@ -26,6 +26,7 @@
 #include "tessera/train/metrics.h"
 #include "tessera/train/objects.h"
 #include "tessera/train/peak.h"
+#include "tessera/train/routing_metrics.h"
 #include "tessera/train/step.h"
 #include "tessera/train/tensorboard.h"
 #include "tessera/train/trace.h"
@@ -62,12 +63,15 @@ class Reporter {
     if (!speaks_) return;
     say(log_line(metrics));
     if (training_) training_->write(to_json(metrics));
-    if (tensorboard_ && metrics.step % tensorboard_every_ == 0)
-      tensorboard_->write(metrics.step, {{"loss", metrics.loss},
-                                         {"grad_norm", metrics.gradient_norm},
-                                         {"lr", metrics.learning_rate},
-                                         {"mem", metrics.memory_gib},
-                                         {"tps", metrics.tokens_per_second}});
+    if (tensorboard_ && metrics.step % tensorboard_every_ == 0) {
+      std::map<std::string, double> scalars = {{"loss", metrics.loss},
+                                               {"grad_norm", metrics.gradient_norm},
+                                               {"lr", metrics.learning_rate},
+                                               {"mem", metrics.memory_gib},
+                                               {"tps", metrics.tokens_per_second}};
+      scalars.insert(metrics.routing.begin(), metrics.routing.end());
+      tensorboard_->write(metrics.step, scalars);
+    }
     bar_->update(static_cast<std::uint64_t>(metrics.step), fmt::format("loss {:.4f}", metrics.loss));
   }
 
@@ -220,7 +224,7 @@ class Run {
     const optim::StepOptions options{.learning_rate = optim::learning_rate(objects_.schedule, completed),
                                      .weight_decay = optim::weight_decay(objects_.schedule, completed)};
     const StepResult result = training_step(objects_.model, *objects_.optimizer, batches.microbatches, static_cast<std::uint64_t>(completed), options,
-                                            recipe_.clip_grad_norm.max_norm);
+                                            recipe_.clip_grad_norm.max_norm, objects_.experts.get());
     const double seconds = seconds_since(begin);
     if (trace_ != nullptr) trace_->compute("optimizer", "optimizer", result.update_began, result.update_ended);
     if (result.gradients.num_label_tokens == 0) note_unlabelled_step(batches.samples);
@@ -236,10 +240,21 @@ class Run {
                 .tokens_per_second = static_cast<double>(result.gradients.num_tokens) / seconds,
                 .mfu = mfu(batches, seconds),
                 .num_label_tokens = result.gradients.num_label_tokens,
-                .world_size = objects_.setup.mesh->world_size()};
+                .world_size = objects_.setup.mesh->world_size(),
+                .routing = routing_report(completed + 1)};
     if (completed == summary_.first_step) summary_.first_loss = metrics_.loss;
     losses_["train_loss"] = metrics_.loss;
     reporter.step(metrics_);
+  }
+
+  std::map<std::string, double> routing_report(std::int64_t step) const {
+    std::map<std::string, double> report;
+    if (!objects_.experts) return report;
+    const config::MoeMetrics& asked = recipe_.moe_metrics;
+    const bool detailed = asked.detailed && step % asked.detailed_every_steps.value_or(1) == 0;
+    if (asked.enabled) report = routing_metrics(*objects_.experts, asked.top_k_experts, detailed);
+    if (recipe_.model.moe_overrides.capacity_factor) report["moe/num_dropped"] = static_cast<double>(num_dropped(*objects_.experts));
+    return report;
   }
 
   /// The first one is warned about, the end of the run counts them.

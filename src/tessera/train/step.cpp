@@ -8,6 +8,7 @@
 #include "tessera/optim/gradient_norm.h"
 #include "tessera/train/batch_tensors.h"
 #include "tessera/train/not_finite.h"
+#include "tessera/train/routing.h"
 
 namespace tessera::train {
 namespace {
@@ -46,9 +47,11 @@ double run_pipeline(parallel::CausalLM& model, std::span<const data::Batch> micr
 }
 
 /// accumulate_gradients, but that the loss is this rank's share of it: its sum may travel with others.
-GradientResult accumulate(parallel::CausalLM& model, std::span<const data::Batch> microbatches, std::uint64_t step) {
+GradientResult accumulate(parallel::CausalLM& model, std::span<const data::Batch> microbatches, std::uint64_t step,
+                          ExpertTraining* experts = nullptr) {
   model.engine->begin_step();
   GradientResult result = count_tokens(model.group(mesh::kDp), microbatches);
+  if (experts != nullptr) begin_step(*experts, result.num_tokens);
   const double scale = result.num_label_tokens > 0 ? 1.0 / static_cast<double>(result.num_label_tokens) : 0.0;
   result.loss = scale * (model.pipeline ? run_pipeline(model, microbatches, scale, step) : run_in_turn(model, microbatches, scale, step));
   model.engine->end_step();
@@ -79,8 +82,8 @@ GradientResult accumulate_gradients(parallel::CausalLM& model, std::span<const d
 }
 
 StepResult training_step(parallel::CausalLM& model, optim::Optimizer& optimizer, std::span<const data::Batch> microbatches, std::uint64_t step,
-                         const optim::StepOptions& options, std::optional<double> max_norm) {
-  StepResult result{.gradients = accumulate(model, microbatches, step)};
+                         const optim::StepOptions& options, std::optional<double> max_norm, ExpertTraining* experts) {
+  StepResult result{.gradients = accumulate(model, microbatches, step, experts)};
   // Each element has one owner, so every rank's share is added once. Ranks that share the layers have the same loss: the first of them gives it. In a
   // pipeline only the head's ranks have one.
   const double squares = optim::sum_of_squared_gradients(*model.model.store);
@@ -94,6 +97,10 @@ StepResult training_step(parallel::CausalLM& model, optim::Optimizer& optimizer,
   result.update_began = std::chrono::steady_clock::now();
   optimizer.step(clipped);
   result.update_ended = std::chrono::steady_clock::now();
+  if (experts != nullptr) {
+    sum_over_ranks(*experts, model);
+    if (experts->bias_update > 0.0) update_correction_biases(*model.model.store, experts->layers, experts->bias_update);
+  }
   model.engine->weights_changed();
   return result;
 }

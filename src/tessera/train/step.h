@@ -13,6 +13,8 @@
 
 namespace tessera::train {
 
+struct ExpertTraining;  // routing.h
+
 /// What the forward and backward passes of one optimizer step give, over all ranks.
 struct GradientResult {
   double loss = 0.0;  ///< mean over the step's valid labels; 0 without any
@@ -38,8 +40,8 @@ struct StepResult {
 };
 
 /// One optimizer step: gradients, their norm, clipping, the update. Failure, naming step and parameter, when loss or norm is not finite; the weights
-/// are then as they were.
+/// are then as they were. `experts` (or null): what their tokens chose is counted, and their correction biases are updated after the weights.
 StepResult training_step(parallel::CausalLM& model, optim::Optimizer& optimizer, std::span<const data::Batch> microbatches, std::uint64_t step,
-                         const optim::StepOptions& options, std::optional<double> max_norm);
+                         const optim::StepOptions& options, std::optional<double> max_norm, ExpertTraining* experts = nullptr);
 
 }  // namespace tessera::train

@@ -172,8 +172,7 @@ Keys<ModelBackend> backend_keys() {
       accepted<B>("compile_attn", Type::Bool),
       accepted<B>("cuda_graph", Type::Any),
       accepted<B>("mok", Type::Map),
-      field_refused_unless("fake_balanced_gate", &B::fake_balanced_gate, false, Support::NotSupportedYet,
-                           "mixture-of-experts models are still to come"),
+      field("fake_balanced_gate", &B::fake_balanced_gate),
       refused<B>("fake_gate_noise", Type::Number, no, "routing has no artificial noise"),
       refused<B>("te_fp8", Type::Any, no, "training in FP8 needs kernels of TransformerEngine"),
       gate_precision(),
@@ -182,12 +181,62 @@ Keys<ModelBackend> backend_keys() {
 }
 
 Key<S> backend_key() {
-  return {"backend", [](const Scope& scope, const Node& node, S& model) {
-            if (is_null(node)) return;
-            read_target(scope, node, TargetKind::ModelBackend);
-            read_section(scope, node, backend_keys(), model.backend);
-            scope.note("names of kernels choose among upstream's; Tessera has its own for each and uses those");
-          }};
+  return {
+      "backend", [](const Scope& scope, const Node& node, S& model) {
+        if (is_null(node)) return;
+        read_target(scope, node, TargetKind::ModelBackend);
+        read_section(scope, node, backend_keys(), model.backend);
+        scope.note(
+            "names of kernels choose among upstream's; Tessera has its own for each and uses those (experts: grouped products; dispatcher: a sort "
+            "by expert, and all-to-all where ep_size is above 1)");
+      }};
+}
+
+/// MoEConfig's fields that say what the model computes.
+Keys<MoeOverrides> model_mathematics() {
+  Keys<MoeOverrides> keys;
+  for (const char* const name : {"n_routed_experts",
+                                 "n_shared_experts",
+                                 "n_activated_experts",
+                                 "n_expert_groups",
+                                 "n_limited_groups",
+                                 "score_func",
+                                 "route_scale",
+                                 "dim",
+                                 "inter_dim",
+                                 "moe_inter_dim",
+                                 "norm_topk_prob",
+                                 "router_bias",
+                                 "expert_bias",
+                                 "expert_activation",
+                                 "apply_router_weight_after_down",
+                                 "activation_alpha",
+                                 "activation_limit",
+                                 "swiglu_limit",
+                                 "swiglu_clamp_after_activation",
+                                 "softmax_before_topk",
+                                 "router_weight_uses_score_correction_bias",
+                                 "shared_expert_gate",
+                                 "shared_expert_inter_dim",
+                                 "shared_expert_activation",
+                                 "force_e_score_correction_bias",
+                                 "moe_latent_size",
+                                 "enable_routing_replay",
+                                 "dtype",
+                                 "gate_dtype"})
+    keys.push_back(refused<MoeOverrides>(name, Type::Any, Support::NotSupported, "what a model computes is said in its config.json"));
+  return keys;
+}
+
+Keys<MoeOverrides> moe_override_keys() {
+  using M = MoeOverrides;
+  return Keys<M>{field("aux_loss_coeff", &M::aux_loss_coeff, at_least(0)),
+                 choice("aux_loss_scope", &M::aux_loss_by_microbatch, Choices<bool>{{"sequence", false}, {"microbatch", true}}),
+                 field("z_loss_coeff", &M::z_loss_coeff, at_least(0)), field("capacity_factor", &M::capacity_factor, above(0)),
+                 field("gate_bias_update_factor", &M::gate_bias_update_factor, at_least(0)), field("train_gate", &M::train_gate),
+                 // Weights of experts are always fp32.
+                 accepted<M>("router_weights_fp32", Type::Bool)} +
+         model_mathematics();
 }
 
 Keys<S> common_model_keys() {
@@ -198,6 +247,7 @@ Keys<S> common_model_keys() {
       torch_dtype("torch_dtype"),
       torch_dtype("dtype"),
       backend_key(),
+      section("moe_overrides", &S::moe_overrides, moe_override_keys()),
       field("mtp_loss_scaling_factor", &S::mtp_loss_scaling_factor, at_least(0)),
       inert<S>("attn_implementation", Type::String, "has no effect: there is one attention, which honours windows, soft caps and documents"),
       accepted<S>("_attn_implementation", Type::String),
@@ -223,6 +273,15 @@ Json gpt2_defaults() {
           {"n_layer", 12},        {"n_head", 12},        {"bos_token_id", 50256}, {"eos_token_id", 50256}};
 }
 
+/// AutoModel takes the coefficient from the configuration that the recipe's fields make, when no override says it.
+void take_aux_loss_coefficient(const Scope& scope, const Node& node, S& model) {
+  const auto coefficient = model.config.find("router_aux_loss_coef");
+  if (model.moe_overrides.aux_loss_coeff || coefficient == model.config.end() || coefficient->is_null()) return;
+  if (!coefficient->is_number() || coefficient->get<double>() < 0.0)
+    return scope.mistake(node, "router_aux_loss_coef is not a number of at least 0", "it is the coefficient of the balance loss");
+  model.moe_overrides.aux_loss_coeff = coefficient->get<double>();
+}
+
 void require_source(const Scope& scope, const Node& node, const S& model) {
   if (model.source == ModelSource::Pretrained && model.path.empty()) {
     return scope.mistake(node, "pretrained_model_name_or_path is missing", "from_pretrained loads a directory or a hub name",
@@ -245,6 +304,7 @@ void read_model(const Scope& scope, const Node& node, Model& section) {
   if (kind == ModelTarget::Gpt2Builder) section.config = gpt2_defaults();
   read_section(scope, node, common_model_keys() + config_field_keys(), section);
   if (kind == ModelTarget::Gpt2Builder && section.config.contains("n_ctx")) section.config["n_positions"] = section.config["n_ctx"];
+  take_aux_loss_coefficient(scope, node, section);
   require_source(scope, node, section);
 }
 

@@ -22,6 +22,17 @@ struct ModelBackend {
   std::optional<DType> gate_precision;  ///< the router always runs in fp32; other values are refused
 };
 
+/// `model.moe_overrides`: what is asked of routing while a mixture of experts is trained. The first two and train_gate by the names of AutoModel's
+/// MoEConfig.
+struct MoeOverrides {
+  std::optional<double> aux_loss_coeff;  ///< of the balance loss; absent: the recipe's router_aux_loss_coef, or none
+  double gate_bias_update_factor = 0.0;  ///< γ of the correction bias's update after each step; 0: it stays as it is
+  bool train_gate = true;                ///< false: the router's weights are frozen
+  bool aux_loss_by_microbatch = false;   ///< aux_loss_scope: sequence | microbatch
+  double z_loss_coeff = 0.0;
+  std::optional<double> capacity_factor;  ///< absent: nothing is dropped
+};
+
 /// `model`.
 struct Model {
   ModelTask task = ModelTask::CausalLM;
@@ -34,6 +45,7 @@ struct Model {
   /// Absent: `auto`, the dtype of the checkpoint (config.json's for from_config).
   std::optional<DType> torch_dtype;
   ModelBackend backend;
+  MoeOverrides moe_overrides;
   /// Weight of the multi-token-prediction loss; only read by models that have such layers.
   double mtp_loss_scaling_factor = 0.1;
 };

@@ -274,7 +274,7 @@ Keys<ClipGradNorm> clip_grad_norm_keys() {
 Keys<MoeMetrics> moe_metrics_keys() {
   using S = MoeMetrics;
   return {
-      field_refused_unless("enabled", &S::enabled, false, Support::NotSupportedYet, "mixture-of-experts models are still to come"),
+      field("enabled", &S::enabled),
       choice("mode", &S::detailed, Choices<bool>{{"brief", false}, {"detailed", true}}),
       field("detailed_every_steps", &S::detailed_every_steps, at_least(1)),
       field("top_k_experts", &S::top_k_experts, at_least(0)),
