@@ -34,6 +34,15 @@ TEST(BatchSizes, PackingNeedsOnePackPerMicrobatch) {
   validate_batch_sizes(loaded, 1, problems);
   ASSERT_EQ(problems.problems().size(), 1U);
   EXPECT_THAT(problems.problems()[0].what, HasSubstr("packed_sequence"));
+
+  const LoadedRecipe rows = recipe(
+      "model: {pretrained_model_name_or_path: m}\ndataset: {_target_: mock}\ndataloader: {batch_size: 2}\nvalidation_dataloader: {batch_size: 4}\n"
+      "packed_sequence: {packed_sequence_size: 64}\n");
+  ProblemList of_rows;
+  validate_batch_sizes(rows, 1, of_rows);
+  ASSERT_EQ(of_rows.problems().size(), 2U);
+  EXPECT_EQ(of_rows.problems()[0].where, "r.yaml:3");
+  EXPECT_EQ(of_rows.problems()[1].what, "validation_dataloader.batch_size: 4 does not go with packed_sequence");
 }
 
 TEST(AbsentResources, EachNameIsOneProblem) {

@@ -100,6 +100,13 @@ TEST_F(HubTest, BeginsAgainWhereTheServerCannotGoOn) {
   EXPECT_EQ(read_file(fetch() / "data/train-0.jsonl"), large_);
 }
 
+TEST_F(HubTest, ABusyServerIsAskedAgain) {
+  publish();
+  server_.set("/cdn", {.body = large_, .busy = 2});
+  EXPECT_EQ(read_file(fetch() / "data/train-0.jsonl"), large_);
+  EXPECT_EQ(count_requests("/cdn"), 3U);
+}
+
 TEST_F(HubTest, RefusesWhatTheChecksumDoesNotFit) {
   publish();
   server_.set("/cdn", {.body = std::string(large_.size(), 'y')});
@@ -131,6 +138,8 @@ TEST_F(HubTest, SaysWhyTheHubRefuses) {
   server_.set("/api/datasets/org/set/revision/main?blobs=true",
               {.body = R"({"sha": "abc", "siblings": [{"rfilename": "../../train.jsonl", "blobId": "ab"}]})"});
   EXPECT_THAT(error_of([&] { fetch(); }), HasSubstr("names files outside the data set"));
+  server_.set("/api/datasets/org/set/revision/main?blobs=true", {.body = "<html>Please log in</html>"});
+  EXPECT_THAT(error_of([&] { fetch(); }), HasSubstr("the hub's answer is not a list of files"));
   server_.set("/api/datasets/org/set/revision/main?blobs=true", {.body = R"({"sha": "abc", "siblings": [{"rfilename": "a.py", "blobId": "ab"}]})"});
   EXPECT_THAT(error_of([&] { fetch(); }), HasSubstr("'org/set' has no data files"));
 }

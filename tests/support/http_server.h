@@ -23,6 +23,7 @@ struct HttpPage {
   std::string location = {};  ///< of a redirection
   bool honours_range = true;
   std::size_t breaks_after = 0;  ///< bytes after which the connection is cut, once; 0: never
+  int busy = 0;                  ///< answers of 503 that come first
 };
 
 /// A server for one connection after the other on a port of its own at 127.0.0.1, until it is destroyed. Only what a test of downloads needs.
@@ -80,6 +81,10 @@ class HttpServer {
     const auto found = pages_.find(path);
     if (found == pages_.end()) return send_all(connection, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
     HttpPage& page = found->second;
+    if (page.busy > 0) {
+      --page.busy;
+      return send_all(connection, "HTTP/1.1 503 Busy\r\nContent-Length: 4\r\nConnection: close\r\n\r\nbusy");
+    }
     std::size_t begin = 0;
     std::string head = "HTTP/1.1 " + std::to_string(page.status) + " X\r\n";
     const auto range = request.find("Range: bytes=");

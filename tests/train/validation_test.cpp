@@ -34,6 +34,29 @@ TEST(Validation, IsTheMeanOverAllLabelsWithoutDropout) {
   }
 }
 
+/// Packs change how many rows there are, not what is measured; max_packs limits training alone.
+TEST(Validation, OfPacksIsThatOfTheirDocuments) {
+  const tessera::test::TemporaryDirectory directory;
+  std::int64_t batches = 0;
+  const auto measure = [&](const std::vector<std::string>& packing) {
+    std::vector<std::string> overrides = {"--step_scheduler.local_batch_size=1", "--validation_dataset.num_sentences=9"};
+    overrides.insert(overrides.end(), packing.begin(), packing.end());
+    TrainingObjects objects = build_objects(load_small_recipe(directory.path(), overrides), no_variables, tessera::test::one_process_backend());
+    batches = objects.validation[0].loader->steps_per_epoch();
+    return validate(objects.model, objects.validation[0], never);
+  };
+  const ValidationResult documents = measure({});
+  EXPECT_EQ(batches, 9);
+  for (const char* const strategy : {"thd", "neat"}) {
+    const ValidationResult packs = measure({"--packed_sequence.packed_sequence_size=64", "--packed_sequence.max_packs=1",
+                                            std::string("--packed_sequence.packing_strategy=") + strategy});
+    EXPECT_GT(batches, 1) << "max_packs limits training alone";
+    EXPECT_LT(batches, 9);
+    EXPECT_EQ(packs.num_label_tokens, documents.num_label_tokens);
+    EXPECT_NEAR(packs.loss, documents.loss, 1e-6 * documents.loss);
+  }
+}
+
 TEST(Validation, EndsEarlyWhenAsked) {
   const tessera::test::TemporaryDirectory directory;
   TrainingObjects objects = build_objects(load_small_recipe(directory.path()), no_variables, tessera::test::one_process_backend());

@@ -23,10 +23,14 @@ void validate_batch_sizes(const LoadedRecipe& loaded, std::int64_t data_parallel
   const StepScheduler& sizes = loaded.recipe.step_scheduler;
   const std::int64_t pack = loaded.recipe.packed_sequence.packed_sequence_size;
   const std::int64_t cp_size = loaded.recipe.distributed.sizes.cp_size;
-  if (pack > 0 && sizes.local_batch_size != 1) {
-    problems.add({where(loaded.tree, "step_scheduler.local_batch_size"),
-                  "step_scheduler.local_batch_size: " + text(sizes.local_batch_size) + " does not go with packed_sequence",
-                  "a microbatch is one pack", "use local_batch_size 1; packed_sequence_size says how many tokens it holds"});
+  const std::pair<std::string, std::int64_t> rows[] = {
+      {"step_scheduler.local_batch_size", sizes.local_batch_size},
+      {"dataloader.batch_size", loaded.recipe.dataloader.batch_size.value_or(1)},
+      {"validation_dataloader.batch_size", loaded.recipe.validation_dataloader.batch_size.value_or(1)}};
+  for (const auto& [key, count] : rows) {
+    if (pack == 0 || count == 1) continue;
+    problems.add({where(loaded.tree, key), key + ": " + text(count) + " does not go with packed_sequence", "a microbatch is one pack",
+                  "use 1; packed_sequence_size says how many tokens it holds"});
   }
   if (pack % cp_size != 0) {
     problems.add({where(loaded.tree, "packed_sequence.packed_sequence_size"),

@@ -46,6 +46,13 @@ std::vector<Target> datasets() {
       dataset(DatasetKind::Chat, "chat",
               {"nemo_automodel.components.datasets.llm.chat_dataset.ChatDataset", "nemo_automodel.components.datasets.llm.ChatDataset",
                "nemo_automodel.components.datasets.llm.chat_dataset.ChatDatasetConfig"}),
+      dataset(
+          DatasetKind::AgentChat, "agent_chat",
+          {"nemo_automodel.components.datasets.llm.agent_chat.make_agent_chat_dataset",
+           "nemo_automodel.components.datasets.llm.agent_chat.AgentChatConfig", "nemo_automodel.components.datasets.llm.make_agent_chat_dataset"}),
+      // Text alone, though it lies among the datasets of images.
+      dataset(DatasetKind::Tulu3, "tulu3",
+              {"nemo_automodel.components.datasets.vlm.datasets.make_tulu3_dataset", "nemo_automodel.components.datasets.vlm.make_tulu3_dataset"}),
       dataset(DatasetKind::Xlam, "xlam",
               {"nemo_automodel.components.datasets.llm.xlam.make_xlam_dataset", "nemo_automodel.components.datasets.llm.xlam.XlamConfig",
                "nemo_automodel.components.datasets.llm.make_xlam_dataset"}),
@@ -60,8 +67,6 @@ std::vector<Target> datasets() {
       refused_dataset({"nemo_automodel.components.datasets.vlm.*", "nemo_automodel.components.datasets.audio.*",
                        "nemo_automodel.components.datasets.multimodal.*", "nemo_automodel.components.datasets.diffusion.*"},
                       "Tessera trains text models; images and sound are not read"),
-      refused_dataset({"nemo_automodel.components.datasets.llm.agent_chat.*", "nemo_automodel.components.datasets.llm.make_agent_chat_dataset"},
-                      "multi-turn agent data is not read; ChatDataset reads OpenAI messages with tools"),
       refused_dataset({"nemo_automodel.components.datasets.llm.seq_cls.*", "nemo_automodel.components.datasets.llm.mock_seq_cls.*"},
                       "Tessera trains causal language models, not classifiers"),
       refused_dataset({"nemo_automodel.components.datasets.llm.retrieval_dataset*", "nemo_automodel.components.datasets.llm.make_*retrieval_dataset"},

@@ -79,13 +79,15 @@ std::optional<data::ChatTemplate> find_chat_template(const config::Dataset& data
   return data::chat_template_of(*tokenizer);
 }
 
-/// Training data as packs when the recipe asks for it. AutoModel's `thd` always leaves out what is too long; `neat` only when told to.
-std::shared_ptr<const data::Dataset> packed(std::shared_ptr<const data::Dataset> dataset, const config::PackedSequence& packing, int num_threads) {
+/// A dataset as packs when the recipe asks for them. AutoModel's `thd` always leaves out what is too long; `neat` only when told to. max_packs says
+/// how much is trained on: a validation set is measured whole.
+std::shared_ptr<const data::Dataset> packed(std::shared_ptr<const data::Dataset> dataset, const config::PackedSequence& packing, bool training,
+                                            int num_threads) {
   if (packing.packed_sequence_size == 0) return dataset;
   const bool in_order = packing.packing_strategy == config::PackingStrategy::Thd;
   const data::PackingOptions options{.size = packing.packed_sequence_size,
                                      .strategy = in_order ? data::PackingStrategy::InOrder : data::PackingStrategy::Balanced,
-                                     .max_packs = packing.max_packs,
+                                     .max_packs = training ? packing.max_packs : std::nullopt,
                                      .drop_long = in_order || packing.drop_long_samples.value_or(false)};
   return std::make_shared<data::PackedDataset>(std::move(dataset), options, num_threads);
 }
@@ -121,7 +123,11 @@ RecipeData make_data(const config::Recipe& recipe, const ModelPlan& plan, const 
                                      .validation = !training,
                                      .num_samples = num_samples_drawn(recipe, training)};
   data.dataset = data::build_dataset(options, context, section);
-  if (training) data.dataset = packed(std::move(data.dataset), recipe.packed_sequence, context.num_threads);
+  try {
+    data.dataset = packed(std::move(data.dataset), recipe.packed_sequence, training, context.num_threads);
+  } catch (const UserError& error) {
+    throw data::in_section(error, section);
+  }
   return data;
 }
 

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "data/dataset/dataset_fixture.h"
+#include "tessera/data/dataset/agent_messages.h"
 #include "tessera/data/dataset/chat_dataset.h"
 #include "tessera/data/dataset/hellaswag.h"
 #include "tessera/data/dataset/xlam.h"
@@ -52,7 +53,30 @@ TEST_F(AutoModelTest, Xlam) {
 
 TEST_F(AutoModelTest, Chat) {
   context_.chat_template = ChatTemplate(golden_["template"].get<std::string>(), "golden");
-  expect_rows(ChatDataset(records_of(golden_["chat"]["records"]), {}, false, context_), golden_["chat"]["rows"]);
+  expect_rows(ChatDataset(records_of(golden_["chat"]["records"]), {}, {}, context_), golden_["chat"]["rows"]);
+}
+
+TEST_F(AutoModelTest, Tulu3) {
+  const OrderedJson& golden = golden_["tulu3"];
+  for (std::size_t record = 0; record < golden["records"].size(); ++record)
+    EXPECT_EQ(tulu3_conversation(golden["records"][record], "here").messages, golden["messages"][record]);
+}
+
+TEST_F(AutoModelTest, AgentChat) {
+  const OrderedJson& golden = golden_["agent_chat"];
+  context_.chat_template = ChatTemplate(golden["template"].get<std::string>(), "golden");
+  for (const OrderedJson& expected : golden["cases"]) {
+    SCOPED_TRACE(expected["options"].dump());
+    const auto flag = [&](const char* name) { return expected["options"].value(name, false); };
+    const AgentOptions agent{flag("trim_incomplete_last_turn"), flag("drop_history_reasoning_content")};
+    const InstructionOptions instruction{.seq_length = expected["options"].value("seq_length", 0),
+                                         .truncate = flag("truncation"),
+                                         .mask_history = flag("train_on_last_turn_only"),
+                                         .mask_reasoning = flag("mask_reasoning_content")};
+    const ChatOptions chat{.conversation = [&](const OrderedJson& r, const std::string& where) { return agent_conversation(r, agent, where); },
+                           .shorten_history = flag("truncate_history")};
+    expect_rows(ChatDataset(records_of(golden["records"]), instruction, chat, context_), expected["rows"]);
+  }
 }
 
 }  // namespace

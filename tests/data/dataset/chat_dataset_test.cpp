@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "data/dataset/dataset_fixture.h"
+#include "tessera/data/dataset/agent_messages.h"
 #include "tessera/data/dataset/hellaswag.h"
 #include "tessera/data/dataset/seq2seq.h"
 #include "tessera/data/dataset/xlam.h"
@@ -20,7 +21,7 @@ class ConversationDatasetTest : public ::testing::Test {
     return Records({directory_ / "data.jsonl"});
   }
   std::string chat_error(std::string_view text, bool skip_invalid = false) {
-    return test::error_of([&] { ChatDataset(records_of(text), {}, skip_invalid, context_); });
+    return test::error_of([&] { ChatDataset(records_of(text), {}, {.skip_invalid = skip_invalid}, context_); });
   }
 
   test::TemporaryDirectory directory_;
@@ -53,11 +54,56 @@ TEST_F(ConversationDatasetTest, NamesWhatIsWrongInAConversation) {
   EXPECT_THAT(error, HasSubstr("data.jsonl:8: `tools` is text, but not JSON"));
   EXPECT_THAT(error, HasSubstr("data.jsonl:9"));
 
-  const ChatDataset skipping(records_of(bad), {}, true, context_);
+  const ChatDataset skipping(records_of(bad), {}, {.skip_invalid = true}, context_);
   EXPECT_EQ(skipping.size(), 1);
   EXPECT_EQ(test::learnt_text(context_, skipping.sample(0)), "<|im_start|>assistant\nOda<|im_end|>\n");
   EXPECT_THAT(skipping.description(), AllOf(HasSubstr("8 invalid sample(s) skipped"), HasSubstr("data.jsonl:2: a message has the role")));
-  EXPECT_THAT(chat_error("{\"messages\": []}\n", true), HasSubstr("all 1 samples were skipped"));
+  EXPECT_THAT(chat_error("{\"messages\": []}\n", true), HasSubstr("the dataset is empty; 1 invalid sample(s) skipped"));
+}
+
+TEST_F(ConversationDatasetTest, AgentsConversationsThatDoNotFit) {
+  const auto read = [](const OrderedJson& record, const std::string& where) { return agent_conversation(record, {}, where); };
+  const std::string error = test::error_of([&] {
+    ChatDataset(records_of("{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}, {\"role\": \"robot\"}]}\n"
+                           "{\"conversations\": [{\"from\": \"chatgpt\", \"value\": \"x\"}]}\n"
+                           "{\"messages\": [{\"role\": \"tool_call\", \"content\": \"{\"}]}\n"
+                           "{\"messages\": [{\"role\": \"tool_call\", \"content\": {\"arguments\": {}}}]}\n"
+                           "{\"messages\": [{\"role\": \"assistant\", \"tool_calls\": [{\"id\": \"a\"}]}]}\n"
+                           "{\"messages\": \"x\"}\n"
+                           "{\"conversations\": [3]}\n"
+                           "{\"messages\": [{\"role\": \"assistant\", \"tool_calls\": 3}]}\n"),
+                {}, {.conversation = read}, context_);
+  });
+  EXPECT_THAT(error, HasSubstr("data.jsonl:1: a message has the role \"robot\""));
+  EXPECT_THAT(error, HasSubstr("data.jsonl:2: a turn is from \"chatgpt\""));
+  EXPECT_THAT(error, HasSubstr("data.jsonl:3: a call of a tool is not a JSON object"));
+  EXPECT_THAT(error, HasSubstr("data.jsonl:4: a call of a tool has no name"));
+  EXPECT_THAT(error, HasSubstr("data.jsonl:5: a call of a tool has no function"));
+  EXPECT_THAT(error, HasSubstr("data.jsonl:6: there is no list `messages` or `conversations`"));
+  EXPECT_THAT(error, HasSubstr("data.jsonl:7: a message is not an object"));
+  EXPECT_THAT(error, HasSubstr("data.jsonl:8: tool_calls is not a list"));
+}
+
+/// The longest of three good conversations and one without an answer are left out, and counted.
+TEST_F(ConversationDatasetTest, AgentsConversationsAreLeftOutByCount) {
+  const auto read = [](const OrderedJson& record, const std::string& where) { return agent_conversation(record, {}, where); };
+  const auto conversation = [](const std::string& question) {
+    return R"({"messages": [{"role": "user", "content": ")" + question + R"("}, {"role": "assistant", "content": "Oda"}]})" + "\n";
+  };
+  const std::string records = conversation("Who?") + "{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}]}\n" +
+                              conversation("Who keeps the lighthouse on the northern cliff, and since when?");
+  const ChatDataset all(records_of(records), {}, {.conversation = read, .skip_without_assistant = true}, context_);
+  ASSERT_EQ(all.size(), 2);
+  EXPECT_THAT(all.description(), HasSubstr("; 1 without an assistant's turn left out"));
+  // A sample is one token shorter than its conversation: the last is only a target.
+  const std::int64_t longest = std::ssize(all.sample(1).input_ids) + 1;
+  for (const std::int64_t seq_length : {longest, longest - 1}) {
+    const ChatOptions chat{.conversation = read, .skip_without_assistant = true, .skip_too_long = true};
+    const ChatDataset short_ones(records_of(records), {.seq_length = seq_length}, chat, context_);
+    EXPECT_EQ(short_ones.size(), seq_length == longest ? 2 : 1);
+    const std::string count = "1 longer than " + std::to_string(seq_length) + " tokens left out";
+    EXPECT_EQ(short_ones.description().find(count) == std::string::npos, seq_length == longest);
+  }
 }
 
 TEST_F(ConversationDatasetTest, NeedsATemplate) {

@@ -43,6 +43,38 @@ TEST_F(RecordsTest, ReadsAnArray) {
   EXPECT_THAT(records.where(2), EndsWith("data.json:4"));
 }
 
+TEST_F(RecordsTest, ReadsTables) {
+  const std::string_view table =
+      "\xEF\xBB\xBFquestion,\"the \"\"answer\"\"\",n\r\n"
+      "Who?,\"Oda, of \"\"the cliff\"\"\",3\r\n"
+      "\r\n"
+      "\"two\r\nlines\n\",x y,\r\n"
+      "\"\",5\" wide,\"\"\"\"\n"
+      "last,\xC3\xA4,1";
+  const std::string error = test::error_of([&] { records_of(table, "odd.csv"); });
+  EXPECT_THAT(error, HasSubstr("odd.csv:7: a quotation mark is not closed"));
+  const Records records = records_of(std::string(table).replace(table.find("5\" wide"), 7, "5 wide"), "table.csv");
+  ASSERT_EQ(records.size(), 4);
+  EXPECT_EQ(records.record(0).dump(), R"({"question":"Who?","the \"answer\"":"Oda, of \"the cliff\"","n":"3"})");
+  EXPECT_EQ(records.record(1).dump(), R"({"question":"two\r\nlines\n","the \"answer\"":"x y","n":null})");
+  EXPECT_EQ(records.record(2).dump(), R"({"question":null,"the \"answer\"":"5 wide","n":"\""})");
+  EXPECT_EQ(records.record(3)["the \"answer\""], "\xC3\xA4");
+  EXPECT_THAT(records.where(1), EndsWith("table.csv:4"));
+  EXPECT_THAT(records.where(2), EndsWith("table.csv:7"));
+  EXPECT_EQ(records_of("a\tb\n1,2\t3\n", "table.tsv").record(0).dump(), R"({"a":"1,2","b":"3"})");
+  EXPECT_EQ(records_of("", "empty.csv").size(), 0);
+  EXPECT_EQ(records_of("a,b\n", "header.csv").size(), 0);
+}
+
+TEST_F(RecordsTest, NamesWhatIsWrongInATable) {
+  const auto error_of = [&](std::string_view text) { return test::error_of([&] { records_of(text, "t.csv").record(0); }); };
+  EXPECT_THAT(error_of("a,b\n\n1\n"), HasSubstr("t.csv:3: the row has 1 fields, the first row names 2 columns"));
+  EXPECT_THAT(error_of("a,b\n1,2,3\n"), HasSubstr("t.csv:2: the row has 3 fields"));
+  EXPECT_THAT(error_of("a,b,a\n1,2,3\n"), HasSubstr("t.csv:1: column 'a' is there twice"));
+  EXPECT_THAT(error_of("a,b\n1,\"2\"x\n"), HasSubstr("t.csv:2: field 2 has a quotation mark in its middle"));
+  EXPECT_THAT(error_of("a,b\n1,\xFF\n"), HasSubstr("t.csv:2: invalid UTF-8 at byte 6 of the file"));
+}
+
 TEST_F(RecordsTest, JoinsFilesInOrder) {
   test::write_file(directory_ / "a.jsonl", "{\"a\": 1}\n{\"a\": 2}\n");
   test::write_file(directory_ / "b.json", "[{\"a\": 3}]");

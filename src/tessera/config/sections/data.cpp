@@ -116,6 +116,28 @@ Keys<D> chat_keys() {
                             };
 }
 
+Keys<D> agent_chat_keys() {
+  return tokenized_keys() + Keys<D>{field("dataset_name", &D::paths),
+                                    field("path", &D::paths),
+                                    field("split", &D::split),
+                                    refused<D>("revision", Type::String, kNo,
+                                               "the hub's newest revision is read; fetch another with hf download --revision, and name its folder"),
+                                    field("chat_template", &D::chat_template),
+                                    field("filter_no_assistant", &D::filter_no_assistant),
+                                    field("filter_overlong", &D::filter_overlong),
+                                    field("trim_incomplete_last_turn", &D::trim_incomplete_last_turn),
+                                    field("mask_reasoning_content", &D::mask_reasoning_content),
+                                    field("train_on_last_turn_only", &D::mask_history),
+                                    field("drop_history_reasoning_content", &D::drop_history_reasoning_content),
+                                    field("truncate_history", &D::truncate_history)};
+}
+
+Keys<D> tulu3_keys() {
+  return tokenized_keys() + Keys<D>{field("path_or_dataset", &D::paths), field("split", &D::split), field("chat_template", &D::chat_template),
+                                    // Ignored by AutoModel too.
+                                    accepted<D>("truncate", Type::Bool)};
+}
+
 Keys<D> seq2seq_keys() {
   return tokenized_keys() + Keys<D>{field("dataset_name", &D::paths),
                                     field("split", &D::split),
@@ -219,6 +241,10 @@ Keys<D> dataset_keys(DatasetKind kind) {
       return hellaswag_keys();
     case DatasetKind::Chat:
       return chat_keys();
+    case DatasetKind::AgentChat:
+      return agent_chat_keys();
+    case DatasetKind::Tulu3:
+      return tulu3_keys();
     case DatasetKind::Seq2Seq:
       return seq2seq_keys();
     case DatasetKind::Text:
@@ -255,6 +281,13 @@ void set_kind_defaults(D& section) {
       section.split = "train";
       section.paths = {"rajpurkar/squad"};
       section.truncation = Truncation::LongestFirst;
+      break;
+    case DatasetKind::AgentChat:
+      section.split = "train";
+      break;
+    case DatasetKind::Tulu3:
+      section.split = "train";
+      section.paths = {"allenai/tulu-3-sft-mixture"};
       break;
     case DatasetKind::HellaSwag:
       section.split = "train";
@@ -294,12 +327,28 @@ std::string_view path_key(DatasetKind kind) {
     case DatasetKind::MegatronPretraining:
     case DatasetKind::Text:
       return "paths";
+    case DatasetKind::AgentChat:
+      return "dataset_name (or path)";
     default:
       return "path_or_dataset_id";
   }
 }
 
+/// As AutoModel does, which also warns of a seq_length that caps nothing.
+void check_agent_chat(const Scope& scope, const Node& node, const D& section) {
+  if (node.find("dataset_name") && node.find("path")) {
+    scope.mistake(node, "dataset_name and path are both given", "either names the data", "leave one of them out");
+  }
+  if (section.filter_overlong && !section.seq_length)
+    scope.mistake(node, "filter_overlong needs seq_length", "conversations of more tokens are left out", "set seq_length");
+  const bool used =
+      section.truncation != Truncation::None || section.padding == Padding::MaxLength || section.truncate_history || section.filter_overlong;
+  if (section.seq_length && !used)
+    scope.child("seq_length").note("caps nothing: set truncation, truncate_history or filter_overlong to shorten or leave out longer conversations");
+}
+
 void check_dataset(const Scope& scope, const Node& node, const D& section) {
+  if (section.kind == DatasetKind::AgentChat) check_agent_chat(scope, node, section);
   if (needs_paths(section.kind) && section.paths.empty() && section.paths_per_split.empty()) {
     scope.mistake(node, std::string(path_key(section.kind)) + " is missing", "it names the files or the hub data set", "");
   }

@@ -15,6 +15,8 @@ enum class DatasetKind : std::uint8_t {
   Squad,
   HellaSwag,
   Chat,
+  AgentChat,  ///< conversations with calls of tools in any of three forms
+  Tulu3,      ///< OpenAI's messages, text only
   Xlam,
   Seq2Seq,
   Text,  ///< Tessera's own: pre-training text from JSONL, Parquet or plain files
@@ -53,13 +55,20 @@ struct Dataset {
   bool answer_only_loss_mask = true;
   bool use_hf_chat_template = false;
 
-  // Chat (and chat_template for Squad)
+  // Chat, AgentChat, Tulu3 (and chat_template for Squad)
   std::string chat_template;  ///< a file or the template itself; empty: the tokenizer's
   std::string start_of_turn_token;
   bool mask_history = false;
   bool mask_reasoning_content = false;
   bool skip_invalid_samples = false;
   bool unshifted = false;
+
+  // AgentChat
+  bool filter_no_assistant = false;
+  bool filter_overlong = false;
+  bool trim_incomplete_last_turn = false;
+  bool drop_history_reasoning_content = false;
+  bool truncate_history = false;
 
   // Seq2Seq
   std::string source_template = "question: {question}  context: {context}";

@@ -17,17 +17,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void refuse(const fs::path& path, const arrow::Status& status) {
-  throw UserError({path.string(), "cannot read the file: " + status.message(),
+/// Arrow's messages may end with a line end.
+[[noreturn]] void refuse(const fs::path& path, const std::string& why) {
+  throw UserError({path.string(), "cannot read the file: " + stripped(why),
                    "a .parquet file, or Arrow's own format as Hugging Face datasets keeps it",
                    "the file may be truncated or damaged: download or copy it again"});
 }
 void check(const fs::path& path, const arrow::Status& status) {
-  if (!status.ok()) refuse(path, status);
+  if (!status.ok()) refuse(path, status.message());
 }
 template <class Value>
 Value check(const fs::path& path, arrow::Result<Value> result) {
-  if (!result.ok()) refuse(path, result.status());
+  if (!result.ok()) refuse(path, result.status().message());
   return std::move(result).ValueUnsafe();
 }
 
@@ -180,7 +181,7 @@ std::unique_ptr<RecordSource> open_parquet_records(const fs::path& file) {
   try {
     unpack_parquet(file, unpacked.path());
   } catch (const parquet::ParquetException& error) {
-    throw UserError({file.string(), std::string("cannot read the file: ") + error.what(), "", "the file may be truncated or damaged: copy it again"});
+    refuse(file, error.what());
   }
   return std::make_unique<ArrowSource>(file.string(), read_batches(file, unpacked.path()));
 }

@@ -7,6 +7,7 @@
 
 #include "tessera/config/hub.h"
 #include "tessera/core/error.h"
+#include "tessera/data/dataset/agent_messages.h"
 #include "tessera/data/dataset/chat_dataset.h"
 #include "tessera/data/dataset/column_mapped.h"
 #include "tessera/data/dataset/files.h"
@@ -90,7 +91,23 @@ std::unique_ptr<Dataset> build_hellaswag(const config::Dataset& options, const D
 }
 
 std::unique_ptr<Dataset> build_chat(const config::Dataset& options, const DatasetContext& context) {
-  return std::make_unique<ChatDataset>(records_of(options, context), instruction_options(options, context), options.skip_invalid_samples, context);
+  return std::make_unique<ChatDataset>(records_of(options, context), instruction_options(options, context),
+                                       ChatOptions{.skip_invalid = options.skip_invalid_samples}, context);
+}
+
+std::unique_ptr<Dataset> build_agent_chat(const config::Dataset& options, const DatasetContext& context) {
+  const AgentOptions agent{options.trim_incomplete_last_turn, options.drop_history_reasoning_content};
+  const ChatOptions chat{
+      .conversation = [agent](const OrderedJson& record, const std::string& where) { return agent_conversation(record, agent, where); },
+      .skip_without_assistant = options.filter_no_assistant,
+      .shorten_history = options.truncate_history,
+      .skip_too_long = options.filter_overlong};
+  return std::make_unique<ChatDataset>(records_of(options, context), instruction_options(options, context), chat, context);
+}
+
+std::unique_ptr<Dataset> build_tulu3(const config::Dataset& options, const DatasetContext& context) {
+  return std::make_unique<ChatDataset>(records_of(options, context), instruction_options(options, context),
+                                       ChatOptions{.conversation = tulu3_conversation}, context);
 }
 
 std::unique_ptr<Dataset> build_xlam(const config::Dataset& options, const DatasetContext& context) {
@@ -218,6 +235,8 @@ constexpr std::array kKinds = {Kind{DatasetKind::ColumnMapped, build_column_mapp
                                Kind{DatasetKind::Squad, build_squad, true},
                                Kind{DatasetKind::HellaSwag, build_hellaswag, true},
                                Kind{DatasetKind::Chat, build_chat, true},
+                               Kind{DatasetKind::AgentChat, build_agent_chat, true},
+                               Kind{DatasetKind::Tulu3, build_tulu3, true},
                                Kind{DatasetKind::Xlam, build_xlam, true},
                                Kind{DatasetKind::Seq2Seq, build_seq2seq, true},
                                Kind{DatasetKind::Text, build_text, true},
@@ -227,7 +246,8 @@ constexpr std::array kKinds = {Kind{DatasetKind::ColumnMapped, build_column_mapp
                                Kind{DatasetKind::MockUnpacked, build_mock_sentences, false},
                                Kind{DatasetKind::MockPacked, build_mock_packed, false}};
 
-/// Puts the recipe's section before messages that name no file.
+}  // namespace
+
 UserError in_section(const UserError& error, const std::string& section) {
   std::vector<Problem> problems = error.problems();
   for (Problem& problem : problems) {
@@ -235,8 +255,6 @@ UserError in_section(const UserError& error, const std::string& section) {
   }
   return UserError(std::move(problems));
 }
-
-}  // namespace
 
 std::unique_ptr<Dataset> build_dataset(const config::Dataset& options, const DatasetContext& context, const std::string& section) {
   const auto found = std::find_if(kKinds.begin(), kKinds.end(), [&](const Kind& kind) { return kind.kind == options.kind; });

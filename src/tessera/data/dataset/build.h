@@ -4,6 +4,7 @@
 #include <string>
 
 #include "tessera/config/sections/data.h"
+#include "tessera/core/error.h"
 #include "tessera/data/dataset/context.h"
 #include "tessera/data/dataset/dataset.h"
 
@@ -12,5 +13,8 @@ namespace tessera::data {
 /// Builds the dataset a recipe describes, reading and checking its files. `section` ("dataset", "validation_dataset") begins the messages that
 /// have no file of their own. UserError for every mistake in the data, and for kinds and options that are not supported yet.
 std::unique_ptr<Dataset> build_dataset(const config::Dataset& options, const DatasetContext& context, const std::string& section);
+
+/// The error with the recipe's section before messages that name no file.
+UserError in_section(const UserError& error, const std::string& section);
 
 }  // namespace tessera::data

@@ -2,12 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <mutex>
 #include <utility>
 #include <vector>
 
 #include "tessera/core/error.h"
-#include "tessera/core/text.h"
+#include "tessera/data/dataset/agent_messages.h"
 #include "tessera/data/dataset/parallel.h"
 
 namespace tessera::data {
@@ -21,64 +20,87 @@ bool has_assistant(const Conversation& conversation) {
 
 }  // namespace
 
-ChatDataset::ChatDataset(Records records, InstructionOptions options, bool skip_invalid, DatasetContext context)
-    : records_(std::move(records)), options_(options), context_(std::move(context)) {
+ChatDataset::ChatDataset(Records records, InstructionOptions options, ChatOptions chat, DatasetContext context)
+    : records_(std::move(records)), options_(options), chat_(std::move(chat)), context_(std::move(context)) {
   if (!context_.chat_template) {
     throw UserError({"", "there is no chat template", "a chat dataset is written down by the tokenizer's template, or by chat_template",
                      "set chat_template to a .jinja file, or use a model that was trained to chat"});
   }
-  if (skip_invalid) {
-    leave_out_invalid();
-  } else {
-    for_each_index(records_.size(), context_.num_threads, "checking conversations", [this](std::int64_t index) { check(index); });
-  }
+  leave_out();
   if (records_.size() == 0) {
-    const std::string why = num_invalid_ == 0 ? "" : fmt::format(": all {} samples were skipped; the first because {}", num_invalid_, first_invalid_);
-    throw UserError({records_.description(), "the dataset is empty" + why, "training needs at least one sample", ""});
+    throw UserError({records_.description(), "the dataset is empty" + left_out(), "training needs at least one sample", ""});
   }
+}
+
+Conversation ChatDataset::conversation(std::int64_t index, const std::string& where) const {
+  Conversation found = chat_.conversation(records_.record(index), where);
+  if (!chat_.shorten_history || options_.seq_length == 0) return found;
+  return with_recent_exchanges(std::move(found), options_.seq_length, context_, where);
 }
 
 /// Renders, and tokenises only what might be too long: a token holds at least one byte.
-void ChatDataset::check(std::int64_t index) const {
+ChatDataset::Verdict ChatDataset::check(std::int64_t index) const {
   const std::string where = records_.where(index);
-  const Conversation conversation = conversation_of(records_.record(index), where);
-  if (!has_assistant(conversation)) throw UserError({where, "the conversation has no assistant's turn", "only the assistant's turns are learnt", ""});
-  const std::int64_t bytes = conversation_bytes(conversation, context_, where);
+  const Conversation found = conversation(index, where);
+  if (!has_assistant(found)) {
+    if (chat_.skip_without_assistant) return Verdict::NoAssistant;
+    throw UserError({where, "the conversation has no assistant's turn", "only the assistant's turns are learnt", ""});
+  }
+  const std::int64_t bytes = conversation_bytes(found, context_, where);
   if (bytes < 2) throw UserError({where, "the conversation is empty", "a sample has something to read and something to predict", ""});
-  if (!options_.truncate && context_.context_length > 0 && bytes > context_.context_length)
-    conversation_sample(conversation, options_, context_, where);
+  if (chat_.skip_too_long && bytes > options_.seq_length && conversation_tokens(found, context_, where) > options_.seq_length)
+    return Verdict::TooLong;
+  if (!options_.truncate && context_.context_length > 0 && bytes > context_.context_length) conversation_sample(found, options_, context_, where);
+  return Verdict::Good;
 }
 
-void ChatDataset::leave_out_invalid() {
-  std::vector<std::string> reasons(static_cast<std::size_t>(records_.size()));
-  for_each_index(records_.size(), context_.num_threads, "checking conversations", [&](std::int64_t index) {
-    try {
-      check(index);
-    } catch (const UserError& error) {
-      const Problem& problem = error.problems().front();
-      reasons[static_cast<std::size_t>(index)] = problem.where + ": " + problem.what;
-    }
-  });
-  std::vector<std::int64_t> valid;
-  for (std::int64_t index = 0; index < records_.size(); ++index) {
-    const std::string& reason = reasons[static_cast<std::size_t>(index)];
-    if (reason.empty()) valid.push_back(index);
-    if (!reason.empty() && num_invalid_++ == 0) first_invalid_ = reason;
+ChatDataset::Verdict ChatDataset::check(std::int64_t index, std::string& reason) const {
+  if (!chat_.skip_invalid) return check(index);
+  try {
+    return check(index);
+  } catch (const UserError& error) {
+    const Problem& problem = error.problems().front();
+    reason = problem.where + ": " + problem.what;
+    return Verdict::Invalid;
   }
-  if (num_invalid_ > 0) records_.keep_only(valid);
+}
+
+void ChatDataset::leave_out() {
+  const auto count = static_cast<std::size_t>(records_.size());
+  std::vector<Verdict> verdicts(count);
+  std::vector<std::string> reasons(count);
+  for_each_index(records_.size(), context_.num_threads, "checking conversations", [&](std::int64_t index) {
+    const auto at = static_cast<std::size_t>(index);
+    verdicts[at] = check(index, reasons[at]);
+  });
+  std::vector<std::int64_t> good;
+  for (std::int64_t index = 0; index < records_.size(); ++index) {
+    const auto at = static_cast<std::size_t>(index);
+    if (verdicts[at] == Verdict::Good) good.push_back(index);
+    if (verdicts[at] == Verdict::Invalid && num_invalid_++ == 0) first_invalid_ = reasons[at];
+    num_without_assistant_ += verdicts[at] == Verdict::NoAssistant ? 1 : 0;
+    num_too_long_ += verdicts[at] == Verdict::TooLong ? 1 : 0;
+  }
+  if (good.size() < count) records_.keep_only(good);
 }
 
 Sample ChatDataset::sample(std::int64_t index) const {
   const std::string where = records_.where(index);
-  Sample sample = conversation_sample(conversation_of(records_.record(index), where), options_, context_, where);
+  Sample sample = conversation_sample(conversation(index, where), options_, context_, where);
   sample.number = index;
   return sample;
 }
 
-std::string ChatDataset::description() const {
-  std::string text = fmt::format("{} conversations from {}", records_.size(), records_.description());
+std::string ChatDataset::left_out() const {
+  std::string text;
   if (num_invalid_ > 0) text += fmt::format("; {} invalid sample(s) skipped, the first because {}", num_invalid_, first_invalid_);
+  if (num_without_assistant_ > 0) text += fmt::format("; {} without an assistant's turn left out", num_without_assistant_);
+  if (num_too_long_ > 0) text += fmt::format("; {} longer than {} tokens left out", num_too_long_, options_.seq_length);
   return text;
+}
+
+std::string ChatDataset::description() const {
+  return fmt::format("{} conversations from {}{}", records_.size(), records_.description(), left_out());
 }
 
 }  // namespace tessera::data

@@ -8,6 +8,7 @@
 
 #include "tessera/core/error.h"
 #include "tessera/data/dataset/python_json.h"
+#include "tessera/data/dataset/records.h"
 
 namespace tessera::data {
 namespace {
@@ -101,10 +102,14 @@ OrderedJson share_gpt_message(const OrderedJson& turn, const Mistake& mistake) {
   mistake(fmt::format("a turn is from {}", from.dump()), "ShareGPT's turns are from system, human or gpt; calls of tools need OpenAI's `messages`");
 }
 
-OrderedJson tools_of(const OrderedJson& record, const Mistake& mistake) {
+}  // namespace
+
+OrderedJson tools_of(const OrderedJson& record, const std::string& where) {
+  const Mistake mistake(where);
   OrderedJson tools = member(record, "tools");
   if (tools.is_string()) {
-    OrderedJson parsed = OrderedJson::parse(tools.get_ref<const std::string&>(), nullptr, false);
+    const std::string text = stripped(tools.get_ref<const std::string&>());
+    OrderedJson parsed = text.empty() ? OrderedJson() : OrderedJson::parse(text, nullptr, false);
     if (parsed.is_discarded()) mistake("`tools` is text, but not JSON", "tools are a list, or its JSON");
     tools = std::move(parsed);
   }
@@ -112,17 +117,31 @@ OrderedJson tools_of(const OrderedJson& record, const Mistake& mistake) {
   return tools.empty() ? OrderedJson() : tools;
 }
 
-}  // namespace
-
 Conversation conversation_of(const OrderedJson& record, const std::string& where) {
   const Mistake mistake(where);
   const OrderedJson& messages = member(record, "messages");
   const OrderedJson& turns = member(record, "conversations");
   const bool share_gpt = messages.is_null() && turns.is_array();
   if (!share_gpt && !messages.is_array()) mistake("there is no list `messages` or `conversations`", "a sample of a chat dataset is one conversation");
-  Conversation conversation{OrderedJson::array(), tools_of(record, mistake)};
+  Conversation conversation{OrderedJson::array(), tools_of(record, where)};
   for (const OrderedJson& given : share_gpt ? turns : messages)
     conversation.messages.push_back(message_of(share_gpt ? share_gpt_message(given, mistake) : given, mistake));
+  return conversation;
+}
+
+Conversation tulu3_conversation(const OrderedJson& record, const std::string& where) {
+  const Mistake mistake(where);
+  const OrderedJson& messages = member(record, "messages");
+  if (!messages.is_array()) mistake("there is no list `messages`", "a sample of this dataset is one conversation");
+  Conversation conversation{OrderedJson::array()};
+  for (const OrderedJson& message : messages) {
+    if (!message.is_object()) mistake("a message is not an object", "a message has a role and a content");
+    const OrderedJson& role = member(message, "role");
+    if (role != "system" && role != "user" && role != "assistant") continue;
+    if (!member(message, "content").is_string()) mistake("a message's content is not text", "this dataset is text alone");
+    const std::string content = member(message, "content").get<std::string>();
+    conversation.messages.push_back({{"role", role}, {"content", role == "user" ? stripped(content) : content}});
+  }
   return conversation;
 }
 

@@ -55,7 +55,7 @@ void add_folder(const fs::path& folder, std::string_view split, std::vector<fs::
   names = files_of_split(names, split);
   if (names.empty()) {
     problems.add({folder.string(), split.empty() ? "holds no data files" : fmt::format("holds no data files of split '{}'", split),
-                  "data files are Parquet, Arrow, JSONL, JSON and text", ""});
+                  "data files are Parquet, Arrow, JSONL, JSON, CSV, TSV and text", ""});
   }
   for (const std::string& name : names) files.push_back((folder / name).lexically_normal());
 }
@@ -70,12 +70,6 @@ void add_files(const std::string& path, std::string_view split, std::vector<fs::
   } else {
     problems.add({path, "no such file", "relative paths start at the working directory", ""});
   }
-}
-
-void refuse_other_formats(const fs::path& file, ProblemList& problems) {
-  if (formats::without_compression(file).extension() != ".csv") return;
-  problems.add({file.string(), "tables of comma-separated values are not supported yet", "data files are Parquet, Arrow, JSONL, JSON and text",
-                "convert the file to JSONL"});
 }
 
 UserError bad_split(std::string_view split) {
@@ -104,7 +98,6 @@ std::vector<fs::path> find_data_files(const std::vector<std::string>& paths, std
   std::vector<fs::path> files;
   if (paths.empty()) problems.add({"", "no data files are named", "a dataset needs at least one file", ""});
   for (const std::string& path : paths) add_files(path, split, files, problems);
-  for (const fs::path& file : files) refuse_other_formats(file, problems);
   problems.throw_if_any();
   return files;
 }
@@ -147,7 +140,8 @@ IndexRange slice_of_split(std::string_view split, std::optional<std::int64_t> li
 
 bool holds_records(const fs::path& file) {
   const fs::path extension = formats::without_compression(file).extension();
-  return extension == ".jsonl" || extension == ".json" || extension == ".ndjson" || extension == ".parquet" || extension == ".arrow";
+  return extension == ".jsonl" || extension == ".json" || extension == ".ndjson" || extension == ".csv" || extension == ".tsv" ||
+         extension == ".parquet" || extension == ".arrow";
 }
 
 std::string read_plain_text(const fs::path& path) {

@@ -13,7 +13,7 @@ namespace tessera::data {
 /// a folder, those that name `split` ("train", "train[:10]") are taken when any file names a split. UserError, all at once, for what is missing.
 std::vector<std::filesystem::path> find_data_files(const std::vector<std::string>& paths, std::string_view split = "");
 
-/// Whether a file holds data, by its ending: Parquet, Arrow, JSONL, JSON, text, NanoGPT's .bin; the first four and text may be compressed.
+/// Whether a file holds data, by its ending: Parquet, Arrow, JSONL, JSON, CSV, TSV, text, NanoGPT's .bin; JSON, tables and text may be compressed.
 bool is_data_file(const std::filesystem::path& file);
 /// Those of the names that speak of the split, when any of them speaks of a split (train, validation, valid, val, dev, test) in its path.
 std::vector<std::string> files_of_split(const std::vector<std::string>& names, std::string_view split);
@@ -28,7 +28,7 @@ struct IndexRange {
 /// at most so many.
 IndexRange slice_of_split(std::string_view split, std::optional<std::int64_t> limit, std::int64_t size);
 
-/// Whether the file holds records (JSONL, JSON); any other file is one text.
+/// Whether the file holds records (JSONL, JSON, CSV, TSV, Parquet, Arrow); any other file is one text.
 bool holds_records(const std::filesystem::path& file);
 /// A file of plain text. UserError for invalid UTF-8, with the byte.
 std::string read_plain_text(const std::filesystem::path& file);

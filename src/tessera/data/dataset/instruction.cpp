@@ -229,6 +229,10 @@ Sample conversation_sample(const Conversation& conversation, const InstructionOp
   return shifted_sample(tokens, learn, options, context, where);
 }
 
+std::int64_t conversation_tokens(const Conversation& conversation, const DatasetContext& context, const std::string& where) {
+  return std::ssize(render(conversation, context, where).tokens);
+}
+
 std::int64_t conversation_bytes(const Conversation& conversation, const DatasetContext& context, const std::string& where) {
   return std::ssize(render_text(conversation, context, where).text);
 }

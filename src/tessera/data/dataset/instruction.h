@@ -41,6 +41,9 @@ struct Conversation {
 Sample conversation_sample(const Conversation& conversation, const InstructionOptions& options, const DatasetContext& context,
                            const std::string& where);
 
+/// The tokens of the conversation as rendered. UserError as for conversation_bytes.
+std::int64_t conversation_tokens(const Conversation& conversation, const DatasetContext& context, const std::string& where);
+
 /// The bytes of the conversation as rendered: a bound on its tokens (save for tokenizers whose normalizer lengthens text). UserError naming `where`
 /// when the template refuses the conversation.
 std::int64_t conversation_bytes(const Conversation& conversation, const DatasetContext& context, const std::string& where);

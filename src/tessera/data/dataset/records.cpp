@@ -8,6 +8,7 @@
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
 #include "tessera/data/sampler.h"
+#include "tessera/formats/decompress.h"
 
 namespace tessera::data {
 namespace {
@@ -15,6 +16,8 @@ namespace {
 std::unique_ptr<RecordSource> open_records(const std::filesystem::path& file) {
   if (file.extension() == ".parquet") return open_parquet_records(file);
   if (file.extension() == ".arrow") return open_arrow_records(file);
+  const std::filesystem::path extension = formats::without_compression(file).extension();
+  if (extension == ".csv" || extension == ".tsv") return open_csv_records(file);
   return open_json_records(file);
 }
 

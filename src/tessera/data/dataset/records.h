@@ -32,6 +32,11 @@ class RecordSource {
 /// themselves are parsed when asked for, and then refused (file:line) when they are invalid UTF-8 (with the byte offset), not JSON, or not an object.
 std::unique_ptr<RecordSource> open_json_records(const std::filesystem::path& file);
 
+/// The rows of a table of comma-separated values (.tsv: by tabs), as RFC 4180 writes them; the first row names the columns. Every value is text, an
+/// empty one null. The file is mapped. UserError for a quotation mark that is not closed; rows are read when asked for, and then refused (file:line)
+/// when they are invalid UTF-8 or have another number of fields.
+std::unique_ptr<RecordSource> open_csv_records(const std::filesystem::path& file);
+
 /// The rows of an Arrow file or stream (Hugging Face datasets keeps the latter). The file is mapped, its rows stay there.
 std::unique_ptr<RecordSource> open_arrow_records(const std::filesystem::path& file);
 /// The rows of a Parquet file, unpacked row group by row group into a nameless temporary Arrow file ($TMPDIR or /tmp), which is mapped.

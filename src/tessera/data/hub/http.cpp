@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "tessera/core/error.h"
+#include "tessera/core/logging.h"
 #include "tessera/core/version.h"
 
 namespace tessera::data {
@@ -83,6 +84,14 @@ std::size_t append_to_file(char* data, std::size_t, std::size_t size, void* poin
   return size;
 }
 
+/// The server says that it may answer another time.
+bool is_busy(long status) { return status == 429 || status >= 500; }
+
+/// Before each attempt but the first.
+void wait_before(int attempt) {
+  if (attempt > 0) std::this_thread::sleep_for(std::chrono::milliseconds(200 << attempt));
+}
+
 /// True when the file is complete; false when it is worth going on.
 bool try_download(const HttpRequest& request, const std::filesystem::path& file, const std::function<void(std::uint64_t)>& progress,
                   std::string& why) {
@@ -97,30 +106,35 @@ bool try_download(const HttpRequest& request, const std::filesystem::path& file,
   const long status = status_of(curl);
   if (target.failed) throw Failure({file.string(), "cannot write the download", "", "free some space, or set HF_HOME to another folder"});
   if (status == kRangeNotSatisfiable) return true;  // nothing is left to send
-  if (status >= 400) throw HttpFailure(status, fmt::format("{} answers {}", request.url, status));
-  if (result == CURLE_OK) return true;
+  if (status >= 400 && !is_busy(status)) throw HttpFailure(status, fmt::format("{} answers {}", request.url, status));
+  if (result == CURLE_OK && !is_busy(status)) return true;
   if (result == CURLE_RANGE_ERROR) std::filesystem::remove(file);  // a server that cannot go on: begin again
-  why = curl_easy_strerror(result);
+  why = is_busy(status) ? fmt::format("answers {}", status) : curl_easy_strerror(result);
   return false;
 }
 
 }  // namespace
 
 std::string http_get(const HttpRequest& request) {
-  const Curl curl = make_curl(request);
-  std::string body;
-  curl_easy_setopt(curl.get(), CURLOPT_WRITEFUNCTION, append_to_string);
-  curl_easy_setopt(curl.get(), CURLOPT_WRITEDATA, &body);
-  const CURLcode result = curl_easy_perform(curl.get());
-  if (result != CURLE_OK) throw HttpFailure(0, fmt::format("{}: {}", request.url, curl_easy_strerror(result)));
-  if (const long status = status_of(curl); status != kOk) throw HttpFailure(status, fmt::format("{} answers {}", request.url, status));
-  return body;
+  for (int attempt = 0;; ++attempt) {
+    wait_before(attempt);
+    const Curl curl = make_curl(request);
+    std::string body;
+    curl_easy_setopt(curl.get(), CURLOPT_WRITEFUNCTION, append_to_string);
+    curl_easy_setopt(curl.get(), CURLOPT_WRITEDATA, &body);
+    const CURLcode result = curl_easy_perform(curl.get());
+    if (result != CURLE_OK) throw HttpFailure(0, fmt::format("{}: {}", request.url, curl_easy_strerror(result)));
+    const long status = status_of(curl);
+    if (status == kOk) return body;
+    if (!is_busy(status) || attempt + 1 == kTries) throw HttpFailure(status, fmt::format("{} answers {}", request.url, status));
+  }
 }
 
 void http_download(const HttpRequest& request, const std::filesystem::path& file, const std::function<void(std::uint64_t)>& progress) {
   std::string why;
   for (int attempt = 0; attempt < kTries; ++attempt) {
-    if (attempt > 0) std::this_thread::sleep_for(std::chrono::milliseconds(200 << attempt));
+    if (attempt > 0) log::note("the download stopped ({}); trying again, {} of {}: {}", why, attempt + 1, kTries, request.url);
+    wait_before(attempt);
     if (try_download(request, file, progress, why)) return;
   }
   throw HttpFailure(0, fmt::format("{}: {}", request.url, why));

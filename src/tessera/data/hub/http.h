@@ -26,11 +26,12 @@ class HttpFailure : public std::exception {
   std::string message_;
 };
 
-/// The body of a GET, redirects followed. HttpFailure when the server cannot be reached or answers anything but 200.
+/// The body of a GET, redirects followed. Asks again, a few times, when the server is busy (429, 5xx). HttpFailure when it cannot be reached or answers
+/// anything but 200.
 std::string http_get(const HttpRequest& request);
 
 /// Downloads into `file`, going on where a file that exists ends (Range); a server that cannot do that sends everything again. Tries again, a few
-/// times, when the connection breaks. `progress` gets the file's bytes so far.
+/// times and with a note, when the connection breaks or stalls or the server is busy. `progress` gets the file's bytes so far.
 void http_download(const HttpRequest& request, const std::filesystem::path& file, const std::function<void(std::uint64_t)>& progress);
 
 }  // namespace tessera::data

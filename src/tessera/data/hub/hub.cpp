@@ -97,9 +97,9 @@ class Hub {
 
   Listing list_files() const {
     const std::string url = fmt::format("{}/api/datasets/{}/revision/main?blobs=true", endpoint_, request_.name);
-    const Json answer = parse_json(http_get({url, token_}), url);
     Listing listing;
     try {
+      const Json answer = Json::parse(http_get({url, token_}));
       listing.revision = answer.at("sha").get<std::string>();
       for (const Json& sibling : answer.at("siblings")) {
         RemoteFile file{
@@ -109,7 +109,8 @@ class Hub {
         listing.files.push_back(std::move(file));
       }
     } catch (const Json::exception&) {
-      throw UserError({url, "the hub's answer is not a list of files", "it has sha and siblings", "check HF_ENDPOINT"});
+      throw UserError({url, "the hub's answer is not a list of files", "it is JSON with sha and siblings",
+                       "check HF_ENDPOINT, and whether something between here and the hub answers in its place"});
     }
     check_names(listing, url);
     return listing;
@@ -137,9 +138,9 @@ class Hub {
     for (const RemoteFile& file : listing.files)
       if (std::ranges::find(names, file.name) != names.end()) wanted.push_back(file);
     if (wanted.empty()) {
-      throw UserError({"",
-                       fmt::format("'{}' has no data files{}", request_.name, request_.configuration.empty() ? "" : " in " + request_.configuration),
-                       "data files are Parquet, Arrow, JSONL, JSON and text, plain or compressed", "look at the data set's page for its files"});
+      throw UserError(
+          {"", fmt::format("'{}' has no data files{}", request_.name, request_.configuration.empty() ? "" : " in " + request_.configuration),
+           "data files are Parquet, Arrow, JSONL, JSON, CSV, TSV and text, plain or compressed", "look at the data set's page for its files"});
     }
     return wanted;
   }
@@ -203,6 +204,7 @@ std::string refusal(const HttpFailure& failure) {
   if (failure.status() == 401 || failure.status() == 403)
     return "set HF_TOKEN to a token that may read it (a gated data set is asked for on its page)";
   if (failure.status() == 404) return "check the name";
+  if (failure.status() == 429 || failure.status() >= 500) return "try again later";
   return "check the network connection and HF_ENDPOINT";
 }
 
