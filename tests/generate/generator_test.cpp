@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "generate/small_models.h"
+#include "tessera/core/json.h"
 
 namespace tessera::generate::test {
 namespace {
@@ -28,6 +29,18 @@ TEST(Generator, GreedyEqualsGenerationWithoutACache) {
     const Generation generation = Generator(model).generate(prompt, {.max_new_tokens = 20, .sampling = {}, .stop = {}});
     EXPECT_EQ(generation.ids, greedy_without_cache(model, prompt, 20)) << name;
     EXPECT_FALSE(generation.stopped);
+  }
+}
+
+/// tests/data/generate/make_greedy.py computed them in float64.
+TEST(Generator, GreedyTokensOfMixturesOfExpertsAreThoseOfTransformers) {
+  const Json golden = Json::parse(tessera::test::read_file(tessera::test::test_data("generate/greedy.json")));
+  EXPECT_EQ(golden.size(), 5U);
+  for (const auto& [name, entry] : golden.items()) {
+    const auto prompt = entry.at("prompt").get<std::vector<data::TokenId>>(), expected = entry.at("continuation").get<std::vector<data::TokenId>>();
+    const Generation generation =
+        Generator(golden_model(name)).generate(prompt, {.max_new_tokens = std::ssize(expected), .sampling = {}, .stop = {}});
+    EXPECT_EQ(generation.ids, expected) << name;
   }
 }
 

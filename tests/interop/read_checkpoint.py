@@ -24,7 +24,8 @@ def weights_of(directory: pathlib.Path) -> dict[str, torch.Tensor]:
 
 
 def write_golden(consolidated: pathlib.Path, golden: pathlib.Path) -> None:
-    model, report = transformers.AutoModelForCausalLM.from_pretrained(consolidated, dtype=torch.float32, attn_implementation="eager", output_loading_info=True)
+    model, report = transformers.AutoModelForCausalLM.from_pretrained(consolidated, dtype=torch.float32, attn_implementation="eager",
+                                                                      experts_implementation="eager", output_loading_info=True)
     for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
         assert not report[kind], f"{kind}: {report[kind]}"
     shutil.copytree(consolidated, golden)

@@ -15,12 +15,12 @@ fi
 work="$(mktemp -d "${TMPDIR:-/tmp}/tessera-interop-XXXXXX")"
 trap 'rm -rf "$work"' EXIT
 
-for family in llama_tied_llama3_rope gpt2 gemma2 qwen3 phi3_longrope; do
+for family in llama_tied_llama3_rope gpt2 gemma2 qwen3 phi3_longrope mixtral qwen2_moe gpt_oss deepseek_v3_yarn glm4_moe; do
   echo "--- $family"
   cat >"$work/recipe.yaml" <<END
 step_scheduler: {global_batch_size: 4, local_batch_size: 2, max_steps: 2}
 model: {pretrained_model_name_or_path: $here/../data/goldens/$family, torch_dtype: float32}
-dataset: {_target_: mock_unpacked, num_sentences: 16, mean_len: 14, std_len: 6, vocab_size: 320, max_sentence_len: 30}
+dataset: {_target_: mock_unpacked, num_sentences: 16, mean_len: 14, std_len: 6, vocab_size: 64, max_sentence_len: 30}
 optimizer: {_target_: adamw, lr: 1.0e-2}
 checkpoint: {checkpoint_dir: $work/$family, save_consolidated: true}
 END
