@@ -95,7 +95,7 @@ TEST_F(Check, EveryMistakeIsReportedAtOnce) {
   const auto result = check({"--nproc-per-node", "5", "--distributed.dp_size=4", "--distributed.dp_replicate_size=2", "--distributed.tp_size=3",
                              "--distributed.ep_size=7"});
   EXPECT_EQ(result.status, 2);
-  EXPECT_THAT(result.error, AllOf(HasSubstr("distributed.ep_size: 7 is not supported yet"), HasSubstr("does not divide the number of ranks, 5"),
+  EXPECT_THAT(result.error, AllOf(HasSubstr("distributed.ep_size: 7 needs a model with experts"), HasSubstr("does not divide the number of ranks, 5"),
                                   HasSubstr("distributed.tp_size: 3 does not divide num_attention_heads (4)")));
   const auto shards = check({"--nproc-per-node", "5", "--distributed.dp_size=4", "--distributed.dp_replicate_size=2"});
   EXPECT_THAT(shards.error, AllOf(HasSubstr("dp_size: 4 is not what 5 ranks leave, 5"), HasSubstr("2 does not divide dp_size (5)"),

@@ -149,7 +149,6 @@ TEST(Parallelism, WithoutARecipeThereIsNoPlace) {
   validate_parallelism({.strategy = Strategy::Ddp, .sizes = {.tp_size = 2}}, 2, nullptr, problems);
   ASSERT_EQ(problems.problems().size(), 1U);
   EXPECT_EQ(problems.problems()[0].where, "");
-  EXPECT_THAT(axes_to_come({.tp_size = 2, .pp_size = 2, .ep_size = 4}), ElementsAre(testing::Field(&AxisToCome::key, "ep_size")));
 }
 
 std::vector<std::string> violations(const Distributed& distributed, const ModelSizes& model) {
@@ -158,6 +157,14 @@ std::vector<std::string> violations(const Distributed& distributed, const ModelS
   std::vector<std::string> texts;
   for (const Problem& problem : problems.problems()) texts.push_back(problem.what + "; " + problem.fix);
   return texts;
+}
+
+TEST(Parallelism, RanksHoldEquallyManyExperts) {
+  const auto of = [](std::int64_t ep, std::int64_t experts) { return violations({.sizes = {.ep_size = ep}}, {.num_experts = experts}); };
+  EXPECT_THAT(of(1, 0), testing::IsEmpty());
+  EXPECT_THAT(of(4, 8), testing::IsEmpty());
+  EXPECT_THAT(of(3, 8), ElementsAre("distributed.ep_size: 3 does not divide the number of experts (8); use 1, 2, 4 or 8"));
+  EXPECT_THAT(of(2, 0), ElementsAre("distributed.ep_size: 2 needs a model with experts; use ep_size 1"));
 }
 
 std::vector<std::string> head_violations(std::int64_t tp, std::int64_t heads, std::int64_t key_value_heads) {

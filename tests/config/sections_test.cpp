@@ -147,9 +147,8 @@ TEST(DistributedSection, SizesAreCounts) {
   EXPECT_EQ(with("distributed: {dp_size: none, dp_replicate_size: null}").recipe.distributed.sizes.dp_size, std::nullopt);
 }
 
-TEST(DistributedSection, AxesToComeAreRefusedByName) {
-  EXPECT_THAT(refusals_of("distributed: {ep_size: 2}"), testing::ElementsAre("distributed.ep_size: 2 is not supported yet"));
-  EXPECT_THAT(refusals_of("distributed: {dp_size: none, tp_size: 1, pp_size: 2, ep_size: }"), IsEmpty());
+TEST(DistributedSection, EveryAxisIsSupported) {
+  EXPECT_THAT(refusals_of("distributed: {dp_size: none, tp_size: 2, cp_size: 2, pp_size: 2, ep_size: 2}"), IsEmpty());
   EXPECT_THAT(with("distributed: {pipeline: {pp_schedule: dualpipev}, moe: {}}").notes,
               AllOf(Contains("distributed.pipeline: ignored while pp_size is 1"), Contains("distributed.moe: ignored while ep_size is 1")));
 }

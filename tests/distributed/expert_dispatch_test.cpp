@@ -103,24 +103,6 @@ RANKS_TEST(ExpertDispatch, GivesWhatExpertsAtHomeGive, 1, 2, 3, 4, 8) {
   }
 }
 
-// Every rank has all experts and the same tokens, of which it takes a part; two ranks of four also have different experts.
-RANKS_TEST(ExpertDispatch, TokensThatRanksShareAreComputedOnce, 2, 3, 4) {
-  const auto world = test::world_communicator();
-  const auto local = model::local_dispatcher();
-  const auto split = token_split_dispatcher(*world, model::local_dispatcher());
-  for (const std::int64_t count : {0, 1, 10}) {
-    SCOPED_TRACE(count);
-    const Tokens tokens = tokens_of(0, count, cases().front().choose, at::kDouble);
-    const Results results = dispatch(*split, tokens, experts_from(0, kExperts, at::kDouble));
-    const Results expected = dispatch(*local, tokens, experts_from(0, kExperts, at::kDouble));
-    EXPECT_LE(difference(results.output, expected.output), 1e-13);
-    EXPECT_LE(difference(results.tokens_gradient, expected.tokens_gradient), 1e-13);
-    EXPECT_LE(difference(results.weights_gradient, expected.weights_gradient), 1e-13);
-    world->all_reduce(results.expert_gradient).wait();
-    EXPECT_LE(difference(results.expert_gradient, expected.expert_gradient), 1e-12);
-  }
-}
-
 /// Tokens that go from one rank to another, each counted once, and their choices.
 struct Flow {
   std::int64_t tokens = 0, choices = 0;

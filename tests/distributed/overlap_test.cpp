@@ -68,10 +68,9 @@ data::Batch one_row() {
 void wait_for_everything(parallel::CausalLM& model, const parallel::DistributedSetup& setup) {
   model.policy.forward_prefetch_depth = model.policy.backward_prefetch_depth = 0;
   model.policy.overlap_reduce = false;
-  const bool shards = model.policy.sharding != parallel::Sharding::None;
   model.engine = std::make_unique<parallel::DataParallelEngine>(
-      *model.model.store, model.policy, setup.communicators->get(shards ? mesh::kDpShardCp : mesh::AxisSet()),
-      setup.communicators->get(shards ? mesh::AxisSet(mesh::Axis::DataReplicate) : mesh::kDpCp));
+      *model.model.store, model.policy,
+      parallel::EngineGroups{.shared = parallel::shard_groups(parallel::shard_axes(model.policy), *setup.communicators)});
 }
 
 /// The shortest of a few steps.

@@ -7,6 +7,7 @@
 #include <map>
 #include <random>
 
+#include "distributed/expert_models.h"
 #include "distributed/ranks.h"
 #include "support/support.h"
 #include "tessera/checkpoint/compare.h"
@@ -66,6 +67,27 @@ std::vector<Layout> layouts(int num_ranks) {
   return all;
 }
 
+/// The same for experts, by so many ranks of which so many hold different ones.
+std::vector<Layout> expert_layouts(int num_ranks) {
+  const auto ep = [](int ranks, int ep_size, const std::string& name = "", std::vector<std::string> more = {}) {
+    more.push_back(fmt::format("--distributed.ep_size={}", ep_size));
+    return Layout{fmt::format("ep {}{} of {}", ep_size, name, ranks), ranks, std::move(more)};
+  };
+  std::vector<Layout> all{{"one", 1},
+                          {"fsdp2 3", 3},
+                          ep(2, 2),
+                          ep(4, 2),
+                          ep(4, 4, " resharded", {"--distributed.moe.reshard_after_forward=true"}),
+                          ep(4, 2, " hybrid", {"--distributed.dp_replicate_size=2"}),
+                          ep(4, 2, " tp 2", {"--distributed.tp_size=2"}),
+                          ep(4, 2, " cp 2", {"--distributed.cp_size=2"}),
+                          ep(4, 2, " pp 2", {"--distributed.pp_size=2", "--distributed.pipeline.pp_schedule=zero_bubble"}),
+                          ep(8, 8),
+                          ep(8, 4, " tp 2", {"--distributed.tp_size=2"})};
+  std::erase_if(all, [&](const Layout& layout) { return layout.num_ranks > num_ranks; });
+  return all;
+}
+
 /// The first ranks of the run, as if there were no others.
 class FirstRanks : public comm::Backend {
  public:
@@ -83,14 +105,17 @@ class FirstRanks : public comm::Backend {
   int num_ranks_;
 };
 
-/// Where runs are compared.
+/// Where runs are compared: of the small recipe's model, cut into four layers, or of another.
 struct Stage {
   /// Ranks that take no part in a run wait until it ends.
-  Stage() { tessera::test::backend().set_timeout(300); }
+  explicit Stage(std::vector<std::string> model = {"--model.config.n_layer=4"}) : model_overrides(std::move(model)) {
+    tessera::test::backend().set_timeout(300);
+  }
   ~Stage() { tessera::test::backend().set_timeout(20); }
   Stage(const Stage&) = delete;
   Stage& operator=(const Stage&) = delete;
 
+  std::vector<std::string> model_overrides;
   tessera::test::TemporaryDirectory own;
   std::unique_ptr<comm::Communicator> world = tessera::test::world_communicator();
   fs::path root = comm::gather(*world, own.path().string()).front();  ///< one that all ranks see
@@ -100,10 +125,10 @@ struct Stage {
     std::vector<std::string> overrides{"--step_scheduler.global_batch_size=24",
                                        "--step_scheduler.local_batch_size=1",
                                        "--dataset.num_sentences=180",
-                                       "--model.config.n_layer=4",
                                        fmt::format("--step_scheduler.max_steps={}", step),
                                        "--optimizer.eps=1e-6",
                                        "--lr_scheduler.wd_incr_steps=22"};
+    overrides.insert(overrides.end(), model_overrides.begin(), model_overrides.end());
     overrides.insert(overrides.end(), layout.overrides.begin(), layout.overrides.end());
     if (world->rank() == 0) test::load_small_recipe(directory);
     world->barrier();
@@ -160,9 +185,7 @@ void expect_goes_on(const Stage& stage, const Layout& from, const Layout& to) {
 }
 
 /// At so many pairs of layouts, chosen by the seed.
-void expect_pairs_go_on(std::size_t num_pairs) {
-  const Stage stage;
-  const std::vector<Layout> all = layouts(stage.world->size());
+void expect_pairs_go_on(const Stage& stage, const std::vector<Layout>& all, std::size_t num_pairs) {
   std::vector<std::pair<std::size_t, std::size_t>> pairs;
   for (std::size_t from = 0; from < all.size(); ++from)
     for (std::size_t to = 0; to < all.size(); ++to) pairs.emplace_back(from, to);
@@ -216,8 +239,21 @@ RANKS_TEST(Reshard, FromPipelineToOneProcess, 8) {
   stage.world->barrier();
 }
 
-RANKS_TEST(Reshard, SomePairsOfLayouts, 4, 8) { expect_pairs_go_on(tessera::test::backend().world_size() == 8 ? 3 : 6); }
-RANKS_TEST(Reshard, LONG_EveryPairOfLayouts, 8) { expect_pairs_go_on(1000); }
+constexpr std::size_t kAll = 1000;
+void expect_dense_pairs_go_on(std::size_t num_pairs) {
+  const Stage stage;
+  expect_pairs_go_on(stage, layouts(stage.world->size()), num_pairs);
+}
+void expect_expert_pairs_go_on(std::size_t num_pairs) {
+  Json config = tessera::test::small_expert_model("deepseek_v3", 3);
+  config["vocab_size"] = 80;
+  const Stage stage({"--model.config=" + config.dump()});
+  expect_pairs_go_on(stage, expert_layouts(stage.world->size()), num_pairs);
+}
+RANKS_TEST(Reshard, SomePairsOfLayouts, 4, 8) { expect_dense_pairs_go_on(tessera::test::backend().world_size() == 8 ? 3 : 6); }
+RANKS_TEST(Reshard, LONG_EveryPairOfLayouts, 8) { expect_dense_pairs_go_on(kAll); }
+RANKS_TEST(Reshard, SomePairsOfLayoutsOfExperts, 4) { expect_expert_pairs_go_on(5); }
+RANKS_TEST(Reshard, LONG_EveryPairOfLayoutsOfExperts, 8) { expect_expert_pairs_go_on(kAll); }
 
 }  // namespace
 }  // namespace tessera::train

@@ -23,6 +23,9 @@ std::vector<Layout> layouts() {
   }
   if (ranks % 2 != 0) return all;
   all.push_back({"cp-2", {.sizes = {.cp_size = 2}}});
+  all.push_back({"tp-2", {.sizes = {.tp_size = 2}}});
+  all.push_back({"tp-2 sequence", {.sizes = {.tp_size = 2}, .sequence_parallel = true}});
+  all.push_back({"ep-2", {.sizes = {.ep_size = 2}}});
   all.push_back({"pp-2", {.sizes = {.pp_size = 2}}});
   all.back().distributed.pipeline.emplace();
   if (ranks > 2) all.push_back({"hybrid-2", {.sizes = {.dp_replicate_size = 2}}});

@@ -6,6 +6,7 @@
 #include <random>
 #include <set>
 
+#include "distributed/expert_models.h"
 #include "distributed/schedules.h"
 #include "distributed/trajectory.h"
 #include "tessera/config/pipeline_schedule.h"
@@ -168,6 +169,17 @@ void cut_into_stages(TrainingCase& c, std::int64_t pp, PipelineSchedule schedule
   c.layout += fmt::format(" pp {} {}", pp, config::to_string(schedule));
 }
 
+/// Experts instead of the golden's feed-forward, over a part of the ranks that the rest is sharded over. What little rounding does to a router may
+/// send a token elsewhere: fp64.
+void give_experts(TrainingCase& c, const std::string& type, std::int64_t ep) {
+  c.model = fmt::format("small {} of 4 layers", type);
+  c.config = small_expert_model(type, 4);
+  c.vocab_size = 0;
+  c.distributed.sizes.ep_size = ep;
+  c.dtype = DType::F64;
+  c.layout += fmt::format(" ep {}", ep);
+}
+
 /// Any composition of everything, a function of its number. By hand: --gtest_filter='*RandomComposition*/17'.
 TrainingCase random_case(int number) {
   std::mt19937 random(static_cast<unsigned>(number) * 7919U + static_cast<unsigned>(backend().world_size()));
@@ -201,6 +213,14 @@ TrainingCase random_case(int number) {
   c.dropout = one_of(std::array{false, false, true});
   c.vocab_size = one_of(std::array{0, 0, 323});
   c.dtype = one_of(std::array{DType::F64, DType::F32});
+  if (c.distributed.strategy == config::Strategy::Fsdp2 && one_of(std::array{false, true})) {
+    const std::int64_t shards = dp / c.distributed.sizes.dp_replicate_size * c.distributed.sizes.cp_size;
+    std::vector<std::int64_t> fitting;
+    for (const std::int64_t ep : {1, 2, 4, 8})
+      if (shards % ep == 0) fitting.push_back(ep);
+    give_experts(c, one_of(std::array{"qwen3_moe", "deepseek_v3"}), one_of(fitting));
+    c.distributed.moe.emplace().reshard_after_forward = one_of(std::array{false, true});
+  }
   c.weight_tolerance = 1e-3;  // of whatever model and vocabulary came out; fp64 is strict
   return c;
 }

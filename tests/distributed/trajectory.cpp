@@ -75,6 +75,15 @@ parallel::CausalLM make_model(const TrainingCase& c, const parallel::Distributed
   return parallel::CausalLM::from_pretrained(golden_directory(c.model), spec_of(c), setup, options, num_microbatches);
 }
 
+/// Puts zeros in the place of this rank's part of all routers.
+void make_routers_indifferent(parallel::CausalLM& model) {
+  model::ParameterStore& store = *model.model.store;
+  for (const model::PlacedPiece& piece : store.held_pieces())
+    if (store.table().parameters[piece.parameter].role == model::Role::Router) model::held_view(store, piece).zero_();
+  store.refresh_compute();
+  model.engine->weights_loaded();
+}
+
 /// The same in this process alone.
 const Trajectory& alone(const TrainingCase& c, DType dtype) {
   static std::map<std::string, Trajectory> known;
@@ -88,6 +97,7 @@ const Trajectory& alone(const TrainingCase& c, DType dtype) {
                       .rows = c.rows,
                       .routing = c.routing,
                       .bias_update = c.bias_update,
+                      .indifferent_routers = c.indifferent_routers,
                       .config = c.config};
   if (!known.contains(single.name())) known.emplace(single.name(), run(single, *self));
   return known.at(single.name());
@@ -147,7 +157,7 @@ std::string TrainingCase::name() const {
   return fmt::format("{} {} accumulation {} checkpointing {} {}{}{}{}", model, layout, accumulation, static_cast<int>(checkpointing),
                      to_string(dtype), packed ? " packed" : "", dropout ? " dropout" : "",
                      vocab_size > 0 ? " vocabulary " + std::to_string(vocab_size) : "") +
-         (rows == 24 ? "" : fmt::format(" {} rows", rows)) +
+         (rows == 24 ? "" : fmt::format(" {} rows", rows)) + (indifferent_routers ? " indifferent routers" : "") +
          fmt::format(" routing {} {} {} {}", routing.balance_loss, static_cast<int>(routing.balance_scope), routing.z_loss, bias_update);
 }
 
@@ -157,6 +167,7 @@ Trajectory run(const TrainingCase& c, comm::Backend& backend, std::int64_t steps
   // A pipeline's schedule may be for more microbatches than there are.
   const bool pipeline = c.distributed.sizes.pp_size > 1;
   parallel::CausalLM model = make_model(c, setup, pipeline ? c.accumulation : static_cast<std::int64_t>(parts.size()));
+  if (c.indifferent_routers) make_routers_indifferent(model);
   optim::Optimizer optimizer(*model.model.store, {.betas = {0.9, 0.95}, .epsilon = 1e-6});
   const auto experts = model.model.spec.experts ? train::make_expert_training(model, c.bias_update) : nullptr;
   Trajectory result;

@@ -24,10 +24,11 @@ struct TrainingCase {
   std::int64_t accumulation = 1;
   model::ActivationCheckpointing checkpointing = model::ActivationCheckpointing::None;
   DType dtype = DType::F32;
-  bool packed = false;          ///< rows of several documents
-  bool dropout = false;         ///< of embeddings, attention weights and branches
-  std::int64_t vocab_size = 0;  ///< random weights of another vocabulary; 0: the golden's own weights
-  std::int64_t rows = 24;       ///< of a step
+  bool packed = false;               ///< rows of several documents
+  bool dropout = false;              ///< of embeddings, attention weights and branches
+  std::int64_t vocab_size = 0;       ///< random weights of another vocabulary; 0: the golden's own weights
+  std::int64_t rows = 24;            ///< of a step
+  bool indifferent_routers = false;  ///< their weights begin at zero
   model::RoutingOptions routing = {};
   double bias_update = 0.0;  ///< of correction biases
   Json config = {};          ///< random weights of this model, which `model` only names; null: the golden

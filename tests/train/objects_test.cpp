@@ -74,10 +74,6 @@ TEST_F(Objects, RefusesRandomTokensBeyondTheVocabulary) {
   EXPECT_THAT(error_of([&] { build({"--dataset.vocab_size=81"}); }), HasSubstr("vocab_size: 81 does not fit the model's vocabulary of 80"));
 }
 
-TEST_F(Objects, RefusesWhatIsNotSupportedYet) {
-  EXPECT_THAT(error_of([&] { build({"--distributed.ep_size=2"}); }), HasSubstr("not supported yet"));
-}
-
 TEST_F(Objects, RefusesAScheduleThatCannotBe) {
   EXPECT_THAT(error_of([&] { build({"--lr_scheduler.lr_warmup_steps=100"}); }), HasSubstr("lr_warmup_steps"));
 }

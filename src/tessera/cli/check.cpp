@@ -16,6 +16,7 @@
 #include "tessera/mesh/mesh_context.h"
 #include "tessera/model/parameter_table.h"
 #include "tessera/model/summary.h"
+#include "tessera/parallel/expert/share.h"
 #include "tessera/parallel/pipeline/lowering.h"
 #include "tessera/parallel/pipeline_plan.h"
 #include "tessera/parallel/tensor/plan.h"
@@ -80,6 +81,9 @@ void print_plans(const Report& report, const config::Distributed& distributed) {
   const parallel::TensorPlan plan = parallel::plan_split(distributed, spec, nullptr, problems);
   fmt::print("\ntensor plan over {} ranks\n", sizes.tp);
   for (const std::string& line : parallel::describe(plan, spec, sizes.tp, distributed.sequence_parallel)) fmt::print("  {}\n", line);
+  if (!spec.experts) return;
+  fmt::print("\nexperts over {} ranks\n", sizes.ep);
+  for (const std::string& line : parallel::describe_experts(spec.experts->num_experts, sizes)) fmt::print("  {}\n", line);
 }
 
 /// The axes, alone and taken together, along which the ranks differ: one name for equal groups.

@@ -179,12 +179,13 @@ void validate_model_split(const Distributed& distributed, const ModelSizes& mode
   if (model.intermediate_size % tp != 0)
     add("tp_size", text(tp) + " does not divide intermediate_size (" + text(model.intermediate_size) + ")",
         "every tensor-parallel rank holds an equal part of the feed-forward", fix);
-}
-
-std::vector<AxisToCome> axes_to_come(const ParallelismSizes& sizes) {
-  std::vector<AxisToCome> axes;
-  if (sizes.ep_size > 1) axes.push_back({"ep_size", "expert parallelism"});
-  return axes;
+  const std::int64_t ep = distributed.sizes.ep_size, experts = model.num_experts;
+  if (ep > 1 && experts == 0) {
+    add("ep_size", text(ep) + " needs a model with experts", "ranks of ep hold different experts of each layer", "use ep_size 1");
+  } else if (ep > 1 && experts % ep != 0) {
+    add("ep_size", text(ep) + " does not divide the number of experts (" + text(experts) + ")", "every rank of ep holds equally many experts",
+        "use " + divisors(experts));
+  }
 }
 
 }  // namespace tessera::config

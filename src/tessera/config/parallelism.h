@@ -23,21 +23,15 @@ std::optional<std::int64_t> data_parallel_size(const ParallelismSizes& sizes, st
 /// Adds every violation: sizes that do not multiply to `world_size`, sizes and options that the strategy does not know, experts that do not divide.
 void validate_parallelism(const Distributed& distributed, std::int64_t world_size, const Locate& locate, ProblemList& problems);
 
-/// What of a model tensor and context parallelism cut.
+/// What of a model tensor, context and expert parallelism cut.
 struct ModelSizes {
   std::int64_t num_attention_heads = 1;
   std::int64_t num_key_value_heads = 1;
-  std::int64_t intermediate_size = 1;
+  std::int64_t intermediate_size = 1;  ///< of dense layers; 0: there are none
+  std::int64_t num_experts = 0;        ///< of a layer that has experts; 0: none has
 };
 /// Adds every violation: tp ranks hold whole attention heads and equal parts of the feed-forward; key/value heads are cut too, or each is held by an
-/// equal number of ranks. The ranks of cp exchange whole heads where attention asks for it.
+/// equal number of ranks. The ranks of cp exchange whole heads where attention asks for it. The ranks of ep hold equally many experts each.
 void validate_model_split(const Distributed& distributed, const ModelSizes& model, const Locate& locate, ProblemList& problems);
-
-/// An axis that has more than one rank and is not supported yet.
-struct AxisToCome {
-  std::string_view key;   ///< "tp_size"
-  std::string_view what;  ///< "tensor parallelism"
-};
-std::vector<AxisToCome> axes_to_come(const ParallelismSizes& sizes);
 
 }  // namespace tessera::config

@@ -14,7 +14,8 @@ CausalLM make(const ModelSpec& spec, const CausalLMOptions& options, LayerShare 
   ParameterStore::Options kept{.compute_dtype = options.dtype.value_or(default_compute_dtype(spec)),
                                .trainable = options.trainable,
                                .frozen = options.frozen,
-                               .placement = options.placement};
+                               .placement = options.placement,
+                               .expert_placement = options.expert_placement};
   if (source != nullptr && !options.trainable && kept.compute_dtype == DType::F32) kept.kept_in_bfloat16 = matrices_in_bfloat16(table, *source);
   auto store = std::make_unique<ParameterStore>(std::move(table), std::move(kept));
   auto decoder = std::make_unique<Decoder>(share.spec.value_or(spec), *store, options.decoder, std::move(share.seams));

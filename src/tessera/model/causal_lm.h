@@ -18,7 +18,8 @@ struct CausalLMOptions {
   bool trainable = false;                                 ///< masters and gradients are kept
   std::function<bool(const ParameterSpec&)> frozen = {};  ///< parameters without gradients
   DecoderOptions decoder = {};
-  Placement placement = {};  ///< what of the weights this rank holds
+  Placement placement = {};                        ///< what of the weights this rank holds
+  std::optional<Placement> expert_placement = {};  ///< and of stacked experts (ParameterStore::Options)
 };
 
 /// What of every layer this rank computes, where several share them; by default all of it.

@@ -127,7 +127,7 @@ ops::Variable Decoder::run_units(ops::Tape& tape, const Inputs& inputs, UnitRang
   const bool drops = tape.training() && (spec_.residual_dropout > 0.0 || spec_.embedding_dropout > 0.0);
   if (drops) call->residual_tokens = token_numbers(inputs, seams_.projections->residual_tokens(call->num_tokens()));
   if (spec_.experts && tape.training())
-    call->row_of_token = row_of_token(inputs, seams_.projections->residual_tokens(call->num_tokens())).to(inputs.input_ids_BT.device());
+    call->row_of_token = row_of_token(inputs, seams_.projections->own_tokens(call->num_tokens())).to(inputs.input_ids_BT.device());
   if (spec_.experts && options_.routing.save_routing) call->saved_experts = std::make_shared<std::vector<at::Tensor>>(blocks_.size());
   if (spec_.position == PositionKind::Rope)
     for (const RopeSpec& rope : spec_.ropes) call->rope_tables.push_back(rope_table(rope, inputs, angle_type_));
@@ -266,15 +266,17 @@ ops::Variable Decoder::feed_forward_branch(ops::Tape& tape, const ops::Variable&
 }
 
 ops::Variable Decoder::routed_feed_forward(ops::Tape& tape, const ops::Variable& normal, std::size_t layer, const Call& call) const {
-  return expert_feed_forward(tape, normal, spec_, blocks_[layer].experts, *seams_.dispatcher,
-                             {.options = options_.routing,
-                              .row_N = call.row_of_token,
-                              .num_rows = call.inputs.num_rows(),
-                              .gradient_scale = routing_record_ == nullptr ? 0.0 : routing_record_->gradient_scale,
-                              .record = routing_record_ == nullptr ? nullptr : &routing_record_->layers[layer],
-                              .sum_over_sequence = seams_.sum_over_sequence,
-                              .sum_over_microbatch = seams_.sum_over_microbatch,
-                              .saved_experts = call.saved_experts == nullptr ? nullptr : &(*call.saved_experts)[layer]});
+  const ops::Variable own = seams_.projections->take_own(tape, normal, call.num_tokens());
+  const ops::Variable output = expert_feed_forward(tape, own, spec_, blocks_[layer].experts, *seams_.dispatcher,
+                                                   {.options = options_.routing,
+                                                    .row_N = call.row_of_token,
+                                                    .num_rows = call.inputs.num_rows(),
+                                                    .gradient_scale = routing_record_ == nullptr ? 0.0 : routing_record_->gradient_scale,
+                                                    .record = routing_record_ == nullptr ? nullptr : &routing_record_->layers[layer],
+                                                    .sum_over_sequence = seams_.sum_over_sequence,
+                                                    .sum_over_microbatch = seams_.sum_over_microbatch,
+                                                    .saved_experts = call.saved_experts == nullptr ? nullptr : &(*call.saved_experts)[layer]});
+  return seams_.projections->join_own(tape, output, call.num_tokens());
 }
 
 ops::Variable Decoder::dense_feed_forward(ops::Tape& tape, const ops::Variable& normal, std::size_t layer, std::int64_t num_tokens) const {

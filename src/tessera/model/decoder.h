@@ -35,7 +35,7 @@ struct DecoderSeams {
   std::unique_ptr<Attention> attention = local_attention();
   std::unique_ptr<Projections> projections = local_projections();
   std::unique_ptr<Dispatcher> dispatcher = local_dispatcher();
-  SumOverRanks sum_over_sequence = nullptr;    ///< over the ranks that share rows (cp); null: rows are whole
+  SumOverRanks sum_over_sequence = nullptr;    ///< over the ranks that share rows (cp, tp); null: rows are whole
   SumOverRanks sum_over_microbatch = nullptr;  ///< over all ranks with tokens of their own
   std::int64_t first_head = 0;                 ///< number of this rank's first query head in the whole model
   /// Where the inputs of blocks that run again wait (ActivationCheckpointing::Full); null: where they are.

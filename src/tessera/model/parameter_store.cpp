@@ -16,16 +16,18 @@ std::int64_t align_up(std::int64_t elements) { return (elements + kAlignment - 1
 
 DType master_dtype(DType compute) { return compute == DType::F64 ? DType::F64 : DType::F32; }
 
-/// Which parameters share a buffer: those of one unit that are trained, those that are not, and one that other ranks have in another unit.
+/// Which parameters share a buffer: those of one unit that are trained, those that are not, one that other ranks have in another unit, and experts
+/// that lie over other ranks.
 std::vector<FlatBuffer> plan_buffers(const ParameterTable& table, const ParameterStore::Options& options) {
   std::vector<FlatBuffer> buffers;
   for (std::size_t index = 0; index < table.parameters.size(); ++index) {
     const ParameterSpec& parameter = table.parameters[index];
     const bool trainable = options.trainable && !parameter.buffer && !(options.frozen && options.frozen(parameter));
     const bool widened = options.kept_in_bfloat16.contains(parameter.name);
+    const bool experts = options.expert_placement && parameter.role == Role::Experts;
     auto buffer = std::ranges::find_if(buffers, [&](const FlatBuffer& other) {
       return other.unit == parameter.unit && other.trainable == trainable && other.widened == widened && other.exact == parameter.buffer &&
-             other.on_two_stages == parameter.on_two_stages;
+             other.on_two_stages == parameter.on_two_stages && other.experts == experts;
     });
     if (buffer == buffers.end()) {
       buffers.emplace_back();
@@ -33,6 +35,7 @@ std::vector<FlatBuffer> plan_buffers(const ParameterTable& table, const Paramete
       buffers.back().trainable = trainable;
       buffers.back().widened = widened;
       buffers.back().on_two_stages = parameter.on_two_stages;
+      buffers.back().experts = experts;
       buffers.back().exact = parameter.buffer;
       buffer = buffers.end() - 1;
     }
@@ -115,8 +118,8 @@ ParameterStore::ParameterStore(ParameterTable table, Options options) : table_(s
       index_by_name_.emplace(parameters_[index]->name, index);
       places_[index] = {number, place};
     }
-    set_extents(buffer, table_, options_.placement);
-    allocate(buffer, options_.compute_dtype, options_.placement);
+    set_extents(buffer, table_, placement(buffer));
+    allocate(buffer, options_.compute_dtype, placement(buffer));
     if (buffer.compute.defined()) set_compute(buffer, buffer.compute);
     if (buffer.gradient.defined()) set_gradient(buffer, buffer.gradient);
   }
@@ -149,7 +152,7 @@ std::vector<PlacedPiece> ParameterStore::owned_pieces() const { return owned_in(
 
 std::vector<PlacedPiece> plan_owned_pieces(const ParameterTable& table, const ParameterStore::Options& options) {
   std::vector<FlatBuffer> buffers = plan_buffers(table, options);
-  for (FlatBuffer& buffer : buffers) set_extents(buffer, table, options.placement);
+  for (FlatBuffer& buffer : buffers) set_extents(buffer, table, buffer.experts ? *options.expert_placement : options.placement);
   return owned_in(table, buffers);
 }
 

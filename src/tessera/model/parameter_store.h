@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -28,6 +29,7 @@ struct FlatBuffer {
   bool trainable = true;
   bool widened = false;           ///< bf16 in an fp32 model: ops::Parameter::widened
   bool on_two_stages = false;     ///< ParameterSpec::on_two_stages: it has a buffer of its own, which is then the same at both ranks
+  bool experts = false;           ///< stacked experts that lie as Options::expert_placement says, not as Options::placement
   bool exact = false;             ///< of ParameterSpec::buffer: the masters are the compute weights, whatever the compute dtype; not trainable
   std::vector<FlatRange> ranges;  ///< ascending, each start 64-byte aligned; the gaps are zero and stay zero
   std::vector<Extent> shards;     ///< what each rank of the shard group holds: a partition of [0, n)
@@ -52,6 +54,7 @@ class ParameterStore {
     bool trainable = true;                             ///< false: no gradients, no masters (inference keeps only the compute weights)
     std::function<bool(const ParameterSpec&)> frozen;  ///< parameters without gradients
     Placement placement = {};                          ///< what of it this rank holds
+    std::optional<Placement> expert_placement = {};    ///< what of stacked experts, where they lie over other ranks; they then have own buffers
     /// Matrices of an fp32 store without gradients that stay in bf16: half the memory, and the same results where bf16 holds them exactly.
     std::set<std::string> kept_in_bfloat16 = {};
   };
@@ -61,6 +64,8 @@ class ParameterStore {
 
   const ParameterTable& table() const { return table_; }
   const Options& options() const { return options_; }
+  /// Whichever of the two the buffer lies by.
+  const Placement& placement(const FlatBuffer& buffer) const { return buffer.experts ? *options_.expert_placement : options_.placement; }
   /// The name must be in the table.
   ops::Parameter& parameter(const std::string& name);
   std::size_t index_of(const std::string& name) const;

@@ -99,7 +99,7 @@ struct ParameterTable {
   std::string tied_head_tensor;              ///< the checkpoint tensor that would repeat the embedding; empty when the head is not tied
   std::string base_prefix;                   ///< "model.": what checkpoints of the bare model leave out of every name but the head's
   std::vector<std::string> unused_prefixes;  ///< tensors that begin so may be in a checkpoint and are not read
-  std::set<std::string> elsewhere = {};      ///< checkpoint tensors that other pipeline ranks have
+  std::set<std::string> elsewhere = {};      ///< checkpoint tensors that other ranks of the pipeline or of ep have
 
   std::int64_t num_elements() const;
   const ParameterSpec& find(const std::string& name) const;

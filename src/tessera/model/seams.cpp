@@ -18,6 +18,9 @@ class LocalAttention : public Attention {
 class LocalProjections : public Projections {
  public:
   TokenRange residual_tokens(std::int64_t num_tokens) const override { return {0, num_tokens}; }
+  TokenRange own_tokens(std::int64_t num_tokens) const override { return {0, num_tokens}; }
+  ops::Variable take_own(ops::Tape&, const ops::Variable& residual_RD, std::int64_t) override { return residual_RD; }
+  ops::Variable join_own(ops::Tape&, const ops::Variable& own_WD, std::int64_t) override { return own_WD; }
   ops::Variable embedding(ops::Tape& tape, const at::Tensor& ids_N, ops::Parameter& table, double scale) override {
     return ops::embedding(tape, ids_N, table, scale);
   }

@@ -40,6 +40,11 @@ class Projections {
   virtual ~Projections() = default;
   /// The tokens of the residual stream that are here.
   virtual TokenRange residual_tokens(std::int64_t num_tokens) const = 0;
+  /// Those of them, W, that this rank alone works on where no weight is split (experts): under sequence parallelism all that are here.
+  virtual TokenRange own_tokens(std::int64_t num_tokens) const = 0;
+  /// The residual stream [R, D] at these tokens [W, D], and back.
+  virtual ops::Variable take_own(ops::Tape& tape, const ops::Variable& residual_RD, std::int64_t num_tokens) = 0;
+  virtual ops::Variable join_own(ops::Tape& tape, const ops::Variable& own_WD, std::int64_t num_tokens) = 0;
   /// table[ids] · scale of all tokens; the residual stream [R, D].
   virtual ops::Variable embedding(ops::Tape& tape, const at::Tensor& ids_N, ops::Parameter& table, double scale) = 0;
   /// Enters a region: [R, I] to this rank's columns [N, O].

@@ -7,7 +7,9 @@
 
 #include "tessera/parallel/context/attention.h"
 #include "tessera/parallel/context/blocks.h"
+#include "tessera/parallel/expert/dispatcher.h"
 #include "tessera/parallel/pipeline/stage_table.h"
+#include "tessera/parallel/rank_table.h"
 #include "tessera/parallel/tensor/projections.h"
 
 namespace tessera::parallel {
@@ -16,27 +18,29 @@ namespace {
 /// Of activations in host memory, per rank.
 constexpr std::int64_t kMostHostBytes = std::int64_t{64} << 30;
 
-/// Null where there is nobody to add.
-model::SumOverRanks sum_over(comm::Communicator& group) {
-  if (group.size() == 1) return nullptr;
-  return [&group](const at::Tensor& tensor) { group.all_reduce(tensor).wait(); };
+/// Null where the group has one member.
+model::SumOverRanks sum_over(const DistributedSetup& setup, mesh::AxisSet axes) {
+  if (setup.mesh->size(axes) == 1) return nullptr;
+  return [&group = setup.communicators->get(axes)](const at::Tensor& tensor) { group.all_reduce(tensor).wait(); };
+}
+
+/// Where experts live, and who else has tokens of theirs: the ranks of tp too, each working on a part of what all have.
+void set_expert_seams(const DistributedSetup& setup, model::DecoderSeams& seams) {
+  if (setup.mesh->size(mesh::Axis::Expert) > 1) seams.dispatcher = expert_parallel_dispatcher(setup.communicators->get(mesh::Axis::Expert));
+  seams.sum_over_sequence = sum_over(setup, mesh::Axis::Context | mesh::Axis::Tensor);
+  seams.sum_over_microbatch = sum_over(setup, mesh::kDpCp | mesh::Axis::Tensor);
 }
 
 /// What this rank computes of every layer, and whom it asks for the rest. `stages`: of the pipeline; null without one.
 model::LayerShare layer_share(const model::ModelSpec& spec, const DistributedSetup& setup, const TensorShare& tensor,
                               const pipeline::StagePlan* stages) {
-  model::LayerShare share;
-  if (stages != nullptr)
-    share.table =
-        pipeline::stage_table(tensor_parallel_table(spec, tensor), *stages, static_cast<int>(setup.mesh->index(mesh::Axis::PipelineParallel)));
+  model::LayerShare share{.table = rank_table(spec, tensor, stages, *setup.mesh)};
   if (setup.strategy.offload_activations) share.seams.activation_pool = std::make_unique<ops::ActivationPool>(kMostHostBytes);
-  share.seams.sum_over_sequence = sum_over(setup.communicators->get(mesh::Axis::Context));
-  share.seams.sum_over_microbatch = sum_over(setup.communicators->get(mesh::kDpCp));
   if (setup.mesh->size(mesh::Axis::Context) > 1)
     share.seams.attention = context_parallel_attention(setup.communicators->get(mesh::Axis::Context), setup.strategy.cp_attention);
+  if (spec.experts) set_expert_seams(setup, share.seams);
   if (tensor.size == 1) return share;
   share.spec = tensor_parallel_spec(spec, tensor);
-  if (!share.table) share.table = tensor_parallel_table(spec, tensor);
   share.seams.projections =
       tensor_parallel_projections(setup.communicators->get(mesh::Axis::Tensor), {.sequence_parallel = tensor.sequence_parallel,
                                                                                  .overlap_chunks = setup.strategy.enable_async_tensor_parallel,
@@ -79,18 +83,20 @@ CausalLM distribute(const model::ModelSpec& spec, const DistributedSetup& setup,
   problems.throw_if_any();
   const DType dtype = options.dtype.value_or(model::default_compute_dtype(spec));
   const DataParallelPolicy policy = data_parallel_policy(setup.strategy, dtype, num_microbatches);
-  options.placement = placement(policy, *setup.mesh);
+  options.placement = placement(policy, mesh);
+  options.expert_placement = expert_placement(policy, mesh);
   CausalLM result{.model = make(options, layer_share(spec, setup, tensor, pipeline ? &pipeline->stages : nullptr)),
                   .policy = policy,
                   .engine = nullptr,
                   .pipeline = nullptr,
                   .mesh = setup.mesh.get(),
                   .communicators = setup.communicators.get()};
-  const bool shards = policy.sharding != Sharding::None;
-  comm::Communicator& shard_group = setup.communicators->get(shards ? mesh::kDpShardCp : mesh::AxisSet());
-  comm::Communicator& replica_group = setup.communicators->get(shards ? mesh::AxisSet(mesh::Axis::DataReplicate) : mesh::kDpCp);
-  result.engine = std::make_unique<DataParallelEngine>(*result.model.store, policy, shard_group, replica_group, holder_groups(spec, setup, tensor),
-                                                       tied_group(spec, setup, pipeline));
+  result.engine = std::make_unique<DataParallelEngine>(
+      *result.model.store, policy,
+      EngineGroups{.shared = shard_groups(shard_axes(policy), *setup.communicators),
+                   .experts = options.expert_placement ? shard_groups(expert_shard_axes(policy), *setup.communicators) : ShardGroups(),
+                   .holders = holder_groups(spec, setup, tensor),
+                   .tied = tied_group(spec, setup, pipeline)});
   result.model.decoder->set_unit_hooks(result.engine.get());
   result.engine->weights_loaded();
   if (!pipeline) return result;
@@ -112,8 +118,8 @@ bool is_trained(const model::ParameterStore& store, const model::ParameterSpec& 
   return options.trainable && !(options.frozen && options.frozen(parameter));
 }
 
-/// Adds up the ranks of tensor and pipeline parallelism, each giving what it alone owns. `wanted`: parameters of the whole model whose buffers
-/// `whole_buffer` gives.
+/// Adds up the ranks of tensor, pipeline and expert parallelism, each giving what it alone owns. `wanted`: parameters of the whole model whose
+/// buffers `whole_buffer` gives.
 template <class Wanted, class Whole>
 std::map<std::string, at::Tensor> by_tensor(const CausalLM& model, const Wanted& wanted, const Whole& whole_buffer) {
   const model::ParameterStore& store = *model.model.store;
@@ -125,7 +131,7 @@ std::map<std::string, at::Tensor> by_tensor(const CausalLM& model, const Wanted&
         tensors.emplace(piece.tensor, at::zeros(piece.tensor_shape, at::TensorOptions().dtype(wide ? at::kDouble : at::kFloat)));
   for (const model::FlatBuffer& buffer : store.buffers()) {
     const at::Tensor whole = whole_buffer(buffer);
-    if (!whole.defined()) continue;
+    if (!whole.defined() || (!buffer.experts && model.mesh->index(mesh::Axis::Expert) > 0)) continue;
     for (const model::FlatRange& range : buffer.ranges) {
       const model::ParameterSpec& parameter = store.table().parameters[range.parameter];
       for (const model::Extent& own : model::owned_extents(store.table(), {range}, {range.begin, range.begin + range.size}))
@@ -133,7 +139,7 @@ std::map<std::string, at::Tensor> by_tensor(const CausalLM& model, const Wanted&
           box_of(tensors.at(placed.piece.tensor), placed.piece).copy_(model::checkpoint_view(whole, placed, 0));
     }
   }
-  comm::Communicator& group = model.group(mesh::Axis::Tensor | mesh::Axis::PipelineParallel);
+  comm::Communicator& group = model.group(mesh::Axis::Tensor | mesh::Axis::PipelineParallel | mesh::Axis::Expert);
   for (const auto& [name, tensor] : tensors) group.all_reduce(tensor).wait();
   return tensors;
 }

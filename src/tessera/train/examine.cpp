@@ -23,6 +23,10 @@ void refuse_other_dtypes(const config::LoadedRecipe& loaded, DType compute, std:
                         fmt::format("set model.torch_dtype: {} (masters stay fp32), or leave this out", torch_name(*asked))});
   };
   if (options.mp_policy) refuse("distributed.mp_policy.param_dtype", options.mp_policy->param_dtype);
+  if (const auto& moe = loaded.recipe.distributed.moe; moe && loaded.recipe.distributed.sizes.ep_size > 1) {
+    if (moe->mp_policy) refuse("distributed.moe.mp_policy.param_dtype", moe->mp_policy->param_dtype);
+    refuse("distributed.moe.lm_head_precision", moe->lm_head_precision);
+  }
   refuse("distributed.autocast_dtype", options.autocast_dtype);
 }
 

@@ -11,7 +11,7 @@
 #include "tessera/model/config.h"
 #include "tessera/model/piece_plan.h"
 #include "tessera/parallel/data/policy.h"
-#include "tessera/parallel/pipeline/stage_table.h"
+#include "tessera/parallel/rank_table.h"
 #include "tessera/parallel/tensor/share.h"
 #include "tessera/train/examine.h"
 
@@ -74,11 +74,9 @@ checkpoint::ReshardLayout reshard_layout(const fs::path& checkpoint, std::span<c
   const auto policy = parallel::data_parallel_policy(distributed, model::default_compute_dtype(spec), 1);
   const auto owned = [spec, share, policy, sizes, stages, frozen = frozen_in(manifest)](std::int64_t rank) {
     const mesh::MeshContext mesh(sizes, rank);
-    parallel::TensorShare own = share;
-    own.rank = mesh.index(mesh::Axis::Tensor);
-    model::ParameterTable table = parallel::tensor_parallel_table(spec, own);
-    if (stages) table = pipeline::stage_table(table, *stages, static_cast<int>(mesh.index(mesh::Axis::PipelineParallel)));
-    return model::plan_owned_pieces(table, {.frozen = frozen, .placement = parallel::placement(policy, mesh)});
+    return model::plan_owned_pieces(
+        parallel::rank_table(spec, share, stages ? &*stages : nullptr, mesh),
+        {.frozen = frozen, .placement = parallel::placement(policy, mesh), .expert_placement = parallel::expert_placement(policy, mesh)});
   };
   return {num_ranks, owned, layout_json(sizes)};
 }

@@ -7,6 +7,7 @@
 #include "tessera/model/activation_memory.h"
 #include "tessera/ops/bfloat16_gemm.h"
 #include "tessera/parallel/data/transient_memory.h"
+#include "tessera/parallel/expert/share.h"
 #include "tessera/parallel/pipeline/stage_table.h"
 #include "tessera/parallel/tensor/share.h"
 #include "tessera/train/examine.h"
@@ -31,14 +32,43 @@ struct Run {
   model::MemoryRequest request;
   parallel::DataParallelPolicy policy;
   model::Placement placement;
+  std::optional<model::Placement> expert_placement;
   std::int64_t num_microbatches = 1;
 };
 
+model::StateSharding sharding(const model::Placement& place) {
+  return {.weights = place.whole_weights ? 1 : place.num_shards,
+          .gradients = place.whole_gradients ? 1 : place.num_shards,
+          .optimizer = place.num_shards};
+}
+
+/// Adds parameters that lie so.
+void add_state(const Run& run, const model::ParameterTable& table, const model::Placement& place, model::MemoryEstimate& estimate,
+               parallel::TransientMemory& transient) {
+  model::MemoryRequest request = run.request;
+  request.sharding = sharding(place);
+  const model::MemoryEstimate state = model::estimate_state(table.num_elements(), request);
+  estimate.weights += state.weights;
+  estimate.gradients += state.gradients;
+  estimate.optimizer += state.optimizer;
+  const auto more = parallel::transient_memory(table, run.policy, place, request.compute_dtype, run.num_microbatches);
+  transient.gathered_at_loss += more.gathered_at_loss;
+  transient.gathered_in_passes += more.gathered_in_passes;
+  transient.messages += more.messages;
+}
+
 /// A rank with these parameters and activations.
 model::MemoryEstimate estimate(const Run& run, const model::ParameterTable& table, const model::ActivationBytes& activations) {
-  model::MemoryEstimate estimate = model::estimate_state(table.num_elements(), run.request);
-  const parallel::TransientMemory transient =
-      parallel::transient_memory(table, run.policy, run.placement, run.request.compute_dtype, run.num_microbatches);
+  model::MemoryEstimate estimate;
+  parallel::TransientMemory transient;
+  model::ParameterTable shared = table, experts = table;
+  if (run.expert_placement) {
+    std::erase_if(shared.parameters, [](const model::ParameterSpec& parameter) { return parameter.role == model::Role::Experts; });
+    std::erase_if(experts.parameters, [](const model::ParameterSpec& parameter) { return parameter.role != model::Role::Experts; });
+    experts.tied_head = false;
+    add_state(run, experts, *run.expert_placement, estimate, transient);
+  }
+  add_state(run, shared, run.placement, estimate, transient);
   // What is gathered and what is computed do not peak together: the fuller of the two moments.
   const bool at_loss = activations.loss + transient.gathered_at_loss > activations.blocks + transient.gathered_in_passes;
   estimate.gathered = at_loss ? transient.gathered_at_loss : transient.gathered_in_passes;
@@ -77,20 +107,18 @@ model::ActivationBytes activations_of(const Run& run, const parallel::PipelinePl
 std::vector<model::MemoryEstimate> memory_plan(const config::Recipe& recipe, const model::ModelSpec& whole, DType compute,
                                                const mesh::MeshSizes& mesh, std::int64_t num_rows, std::int64_t length,
                                                const std::optional<parallel::PipelinePlan>& pipeline) {
-  Run run{.spec = share_of(recipe, whole, mesh.tp), .request = {}, .policy = {}, .placement = {}};
+  Run run{.spec = share_of(recipe, whole, mesh.tp), .request = {}, .policy = {}, .placement = {}, .expert_placement = {}};
   run.num_microbatches = num_microbatches(recipe, mesh.dp());
   run.policy = parallel::data_parallel_policy(recipe.distributed, compute, run.num_microbatches);
   run.placement = parallel::placement(run.policy, mesh::MeshContext(mesh, 0));
-  const model::Placement& place = run.placement;
+  run.expert_placement = parallel::expert_placement(run.policy, mesh::MeshContext(mesh, 0));
   run.request = {.compute_dtype = compute,
                  .num_rows = num_rows,
                  .length = (length + mesh.cp - 1) / mesh.cp,
                  .activation_checkpointing = to_model(recipe.distributed.activation_checkpointing),
                  .bfloat16_gemm = ops::has_bfloat16_gemm(at::empty({0}, at::kBFloat16)),
-                 .sharding = {.weights = place.whole_weights ? 1 : place.num_shards,
-                              .gradients = place.whole_gradients ? 1 : place.num_shards,
-                              .optimizer = place.num_shards}};
-  const model::ParameterTable table = model::parameter_table(run.spec);
+                 .sharding = {}};
+  const model::ParameterTable table = parallel::expert_parallel_table(model::parameter_table(run.spec), {.size = mesh.ep});
   if (!pipeline) return {estimate(run, table, model::activation_bytes(run.spec, run.request))};
   std::vector<model::MemoryEstimate> ranks;
   for (int rank = 0; rank < static_cast<int>(mesh.pp); ++rank)

@@ -17,7 +17,7 @@ using Loads = std::vector<std::int64_t>;
 
 /// The part of a buffer that every rank keeps up to date by itself: all of it where whole weights are kept, else what this rank holds.
 std::pair<at::Tensor, model::Extent> kept_weights(const model::ParameterStore& store, const model::FlatBuffer& buffer) {
-  if (store.options().placement.whole_weights) return {buffer.compute, {0, buffer.num_elements()}};
+  if (store.placement(buffer).whole_weights) return {buffer.compute, {0, buffer.num_elements()}};
   return {buffer.master, buffer.held};
 }
 
@@ -102,7 +102,7 @@ void sum_over_ranks(ExpertTraining& experts, const parallel::CausalLM& model) {
     values.insert(values.end(), layer.loads.begin(), layer.loads.end());
     values.insert(values.end(), {static_cast<double>(layer.num_dropped), layer.balance_loss, layer.z_loss});
   });
-  values = comm::sum(model.group(mesh::kDpCp | mesh::Axis::PipelineParallel), std::move(values));
+  values = comm::sum(model.group(mesh::kWorld), std::move(values));
   auto value = values.begin();
   for_each_expert_layer(experts, model.model.spec, [&](model::LayerRouting& layer) {
     for (std::int64_t& load : layer.loads) load = static_cast<std::int64_t>(*value++);

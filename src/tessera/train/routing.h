@@ -35,7 +35,7 @@ std::unique_ptr<ExpertTraining> make_expert_training(parallel::CausalLM& model, 
 /// Forgets the last step and scales auxiliary losses to the mean over the tokens of the next.
 void begin_step(ExpertTraining& experts, std::int64_t num_tokens);
 
-/// `layers` from the records of all ranks: one all-reduce over dp, cp and pp. Every rank calls it.
+/// `layers` from the records of all ranks: one all-reduce over all ranks. Every rank calls it.
 void sum_over_ranks(ExpertTraining& experts, const parallel::CausalLM& model);
 
 /// bias += speed · sign(mean load − load) for each expert of each layer with a correction bias (Wang et al. 2024, arXiv 2408.15664), in what this

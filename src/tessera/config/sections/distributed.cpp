@@ -215,17 +215,13 @@ bool read_strategy(const Scope& scope, const Node& node, D& section) {
   return target != nullptr;
 }
 
-void refuse_axes_to_come(const Scope& scope, const Node& node, const D& section) {
-  for (const AxisToCome& axis : axes_to_come(section.sizes)) {
-    const Node* value = node.find(axis.key);
-    TESSERA_ASSERT(value != nullptr, "a size other than 1 was read");
-    scope.child(axis.key).unsupported(*value, shown(scope, *value), kYet, std::string(axis.what) + " is still to come", "use 1");
-  }
-}
-
 void note_sections_without_ranks(const Scope& scope, const D& section) {
   if (section.sizes.pp_size == 1 && section.pipeline) scope.child("pipeline").note("ignored while pp_size is 1");
   if (section.sizes.ep_size == 1 && section.moe) scope.child("moe").note("ignored while ep_size is 1");
+  if (section.sizes.ep_size > 1 && section.moe && !section.moe->wrap_outer_model)
+    scope.child("moe")
+        .child("wrap_outer_model")
+        .note("has no effect: the embedding, the final norm and the head are units of their own, always sharded");
 }
 
 }  // namespace
@@ -233,7 +229,6 @@ void note_sections_without_ranks(const Scope& scope, const D& section) {
 void read_distributed(const Scope& scope, const Node& node, Distributed& section) {
   if (is_null(node) || !check_type(scope, node, Type::Map) || !read_strategy(scope, node, section)) return;
   read_section(scope, node, common_keys() + strategy_keys(section.strategy), section);
-  refuse_axes_to_come(scope, node, section);
   note_sections_without_ranks(scope, section);
 }
 

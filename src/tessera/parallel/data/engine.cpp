@@ -28,19 +28,19 @@ std::vector<std::int64_t> sizes_of(const std::vector<model::Extent>& shards) {
 
 }  // namespace
 
-DataParallelEngine::DataParallelEngine(model::ParameterStore& store, const DataParallelPolicy& policy, comm::Communicator& shard_group,
-                                       comm::Communicator& replica_group, HolderGroups holder_groups, comm::Communicator* tied_group)
-    : store_(store),
-      policy_(policy),
-      shard_group_(shard_group),
-      replica_group_(replica_group),
-      holder_groups_(std::move(holder_groups)),
-      tied_group_(tied_group),
-      buffers_of_unit_(buffers_by_unit(store)) {
-  const model::Placement& placement = store.options().placement;
-  TESSERA_ASSERT(placement.num_shards == shard_group.size() && placement.shard == shard_group.rank(), "the shard group is the placement's");
-  TESSERA_ASSERT(placement.num_replicas == replica_group.size() && placement.replica == replica_group.rank(), "the replica group is the placement's");
-  for (const model::FlatBuffer& buffer : store.buffers()) states_.push_back({.counts = sizes_of(buffer.shards), .gather = {}, .gathered = {}});
+ShardGroups shard_groups(const ShardAxes& axes, Communicators& communicators) {
+  return {&communicators.get(axes.shards), &communicators.get(axes.replicas)};
+}
+
+DataParallelEngine::DataParallelEngine(model::ParameterStore& store, const DataParallelPolicy& policy, EngineGroups groups)
+    : store_(store), policy_(policy), groups_(std::move(groups)), buffers_of_unit_(buffers_by_unit(store)) {
+  for (const model::FlatBuffer& buffer : store.buffers()) {
+    const model::Placement& place = store.placement(buffer);
+    const auto& [shards, replicas] = this->groups(buffer);
+    TESSERA_ASSERT(place.num_shards == shards->size() && place.shard == shards->rank(), "the shard group is the placement's");
+    TESSERA_ASSERT(place.num_replicas == replicas->size() && place.replica == replicas->rank(), "the replica group is the placement's");
+    states_.push_back({.counts = sizes_of(buffer.shards), .gather = {}, .gathered = {}});
+  }
 }
 
 void DataParallelEngine::begin_step() {
@@ -88,7 +88,7 @@ void DataParallelEngine::end_step() {
   for (const model::FlatBuffer& buffer : store_.buffers())
     if (buffer.trainable) sum_shares(buffer);
   for (const model::FlatBuffer& buffer : store_.buffers())
-    if (buffer.trainable && buffer.on_two_stages) tied_group_->all_reduce(buffer.gradient_shard).wait();
+    if (buffer.trainable && buffer.on_two_stages) groups_.tied->all_reduce(buffer.gradient_shard).wait();
 }
 
 void DataParallelEngine::sum_shares(const model::FlatBuffer& buffer) {
@@ -98,7 +98,7 @@ void DataParallelEngine::sum_shares(const model::FlatBuffer& buffer) {
   for (const auto& [num_holders, shares] : by_holders) {
     // One message for all of them.
     const at::Tensor joined = at::cat(shares);
-    holder_groups_.at(num_holders)->all_reduce(joined).wait();
+    groups_.holders.at(num_holders)->all_reduce(joined).wait();
     std::int64_t begin = 0;
     for (const at::Tensor& share : shares) {
       share.copy_(joined.narrow(0, begin, share.numel()));
@@ -108,11 +108,11 @@ void DataParallelEngine::sum_shares(const model::FlatBuffer& buffer) {
 }
 
 void DataParallelEngine::exchange_weights(bool frozen_too) {
-  if (shards_weights() || shard_group_.size() == 1) return;
   for (std::size_t number = 0; number < states_.size(); ++number) {
     const model::FlatBuffer& buffer = store_.buffers()[number];
-    if (!buffer.trainable && !frozen_too) continue;
-    states_[number].gather = shard_group_.all_gather(buffer.compute_shard, states_[number].counts, buffer.compute);
+    comm::Communicator& shards = *groups(buffer).shards;
+    if (shards_weights(buffer) || shards.size() == 1 || (!buffer.trainable && !frozen_too)) continue;
+    states_[number].gather = shards.all_gather(buffer.compute_shard, states_[number].counts, buffer.compute);
     if (policy_.forward_prefetch_depth == 0) states_[number].gather.wait();
   }
 }
@@ -157,7 +157,7 @@ void DataParallelEngine::start_gather(std::size_t number) {
   State& state = states_[number];
   if (buffer.compute.defined() || state.gathered.defined()) return;
   state.gathered = at::empty({buffer.num_elements()}, buffer.compute_shard.options());
-  state.gather = shard_group_.all_gather(buffer.compute_shard, state.counts, state.gathered);
+  state.gather = groups(buffer).shards->all_gather(buffer.compute_shard, state.counts, state.gathered);
 }
 
 void DataParallelEngine::finish_gather(std::size_t number) {
@@ -167,7 +167,7 @@ void DataParallelEngine::finish_gather(std::size_t number) {
 }
 
 void DataParallelEngine::start_gathers(std::int64_t unit) {
-  if (!shards_weights() || unit >= store_.table().num_units) return;
+  if (unit >= store_.table().num_units) return;
   for (const std::size_t number : buffers_of_unit_[static_cast<std::size_t>(unit)]) start_gather(number);
 }
 
@@ -176,8 +176,8 @@ void DataParallelEngine::finish_gathers(std::int64_t unit) {
 }
 
 void DataParallelEngine::release_weights(std::int64_t unit) {
-  if (!shards_weights()) return;
-  for (const std::size_t number : buffers_of_unit_[static_cast<std::size_t>(unit)]) store_.release_compute(store_.buffers()[number]);
+  for (const std::size_t number : buffers_of_unit_[static_cast<std::size_t>(unit)])
+    if (model::FlatBuffer& buffer = store_.buffers()[number]; shards_weights(buffer)) store_.release_compute(buffer);
 }
 
 void DataParallelEngine::keep_gradients(std::int64_t unit) {
@@ -192,7 +192,7 @@ void DataParallelEngine::reduce(std::size_t number) {
   model::FlatBuffer& buffer = store_.buffers()[number];
   if (!policy_.reduce_every_microbatch && !last_microbatch_) return;
   store_.finish_gradients(buffer);
-  if (shard_group_.size() > 1) {
+  if (groups(buffer).shards->size() > 1) {
     start_reduction(number);
   } else if (last_microbatch_) {
     start_replica_reduction(number);
@@ -207,17 +207,19 @@ void DataParallelEngine::start_reduction(std::size_t number) {
   Reduction reduction{.buffer = number, .work = {}, .whole = buffer.gradient, .increment = {}, .last = last_microbatch_};
   if (state.reduced) reduction.increment = at::empty_like(buffer.gradient_shard);
   state.reduced = true;
-  reduction.work = shard_group_.reduce_scatter(reduction.whole, state.counts,
-                                               reduction.increment.defined() ? reduction.increment : buffer.gradient_shard, policy_.wire);
-  if (!store_.options().placement.whole_gradients) store_.release_gradient(buffer);
+  reduction.work = groups(buffer).shards->reduce_scatter(reduction.whole, state.counts,
+                                                         reduction.increment.defined() ? reduction.increment : buffer.gradient_shard, policy_.wire);
+  if (!store_.placement(buffer).whole_gradients) store_.release_gradient(buffer);
   reductions_.push_back(std::move(reduction));
 }
 
 void DataParallelEngine::start_replica_reduction(std::size_t number) {
-  if (replica_group_.size() == 1) return;
-  const at::Tensor& gradient = store_.buffers()[number].gradient_shard;
+  const model::FlatBuffer& buffer = store_.buffers()[number];
+  comm::Communicator& replicas = *groups(buffer).replicas;
+  if (replicas.size() == 1) return;
+  const at::Tensor& gradient = buffer.gradient_shard;
   reductions_.push_back({.buffer = number,
-                         .work = replica_group_.all_reduce(gradient, comm::ReduceOperation::Sum, policy_.wire),
+                         .work = replicas.all_reduce(gradient, comm::ReduceOperation::Sum, policy_.wire),
                          .whole = gradient,
                          .increment = {},
                          .last = false});
@@ -234,7 +236,7 @@ void DataParallelEngine::finish_oldest_reduction() {
 at::Tensor DataParallelEngine::whole(const model::FlatBuffer& buffer, const at::Tensor& part) {
   if (part.numel() == buffer.num_elements()) return part;
   at::Tensor result = at::empty({buffer.num_elements()}, part.options());
-  shard_group_.all_gather(part.contiguous(), sizes_of(buffer.shards), result).wait();
+  groups(buffer).shards->all_gather(part.contiguous(), sizes_of(buffer.shards), result).wait();
   return result;
 }
 

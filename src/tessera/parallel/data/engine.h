@@ -7,6 +7,7 @@
 #include "tessera/comm/communicator.h"
 #include "tessera/model/parameter_store.h"
 #include "tessera/model/seams.h"
+#include "tessera/parallel/communicators.h"
 #include "tessera/parallel/data/policy.h"
 
 namespace tessera::parallel {
@@ -14,11 +15,27 @@ namespace tessera::parallel {
 /// Ranks that hold the same rows and each have a share of their gradients (model::ReplicatedRows), by the number of holders.
 using HolderGroups = std::map<std::int64_t, comm::Communicator*>;
 
+/// Ranks that have parts of one thing: those with other shards of it, and those with the same.
+struct ShardGroups {
+  comm::Communicator* shards = nullptr;
+  comm::Communicator* replicas = nullptr;
+};
+/// Collective over the ranks of both.
+ShardGroups shard_groups(const ShardAxes& axes, Communicators& communicators);
+
+/// Everyone an engine talks to.
+struct EngineGroups {
+  ShardGroups shared;        ///< of all buffers but those of stacked experts that lie over other ranks
+  ShardGroups experts = {};  ///< of those
+  HolderGroups holders = {};
+  comm::Communicator* tied = nullptr;  ///< the two that hold a tied embedding on two stages; null where there is none
+};
+
 /// The one data-parallel engine. It stands behind a decoder's unit hooks: gathers a unit's weights before they are used and frees them after, and
 /// reduces a unit's gradients as soon as they are complete, beside the backward pass of the units before it. What is sharded, gathered and reduced
 /// when is the policy's choice and nothing else's.
 ///
-/// Every rank of both groups must make the same calls in the same order, with the same number of microbatches.
+/// Every rank of its groups must make the same calls in the same order, with the same number of microbatches.
 ///
 /// A pipeline leaves out begin_microbatch and tells of its stages instead (DataParallelPolicy::by_stage); the hooks then only see to it that what a
 /// pass needs is there.
@@ -29,10 +46,8 @@ using HolderGroups = std::map<std::int64_t, comm::Communicator*>;
 ///   optimizer.step(…); engine.weights_changed();
 class DataParallelEngine final : public model::UnitHooks {
  public:
-  /// The store's placement must be the policy's. All of them must outlive the engine. Groups: the ranks with other shards, those with the same, and
-  /// the two that hold a tied embedding on two stages (null where there is none).
-  DataParallelEngine(model::ParameterStore& store, const DataParallelPolicy& policy, comm::Communicator& shard_group,
-                     comm::Communicator& replica_group, HolderGroups holder_groups = {}, comm::Communicator* tied_group = nullptr);
+  /// The store's placements must be the policy's, and the groups those of the placements. All of them must outlive the engine.
+  DataParallelEngine(model::ParameterStore& store, const DataParallelPolicy& policy, EngineGroups groups);
 
   void begin_step();
   void begin_microbatch(bool last);
@@ -56,7 +71,7 @@ class DataParallelEngine final : public model::UnitHooks {
   void before_backward(std::int64_t unit) override;
   void after_backward(std::int64_t unit) override;
 
-  /// The whole gradient of a buffer, from all shards, after end_step. For verification: every rank of the shard group calls it.
+  /// The whole gradient of a buffer, from all shards, after end_step. For verification: every rank of its shard group calls it.
   at::Tensor whole_gradient(const model::FlatBuffer& buffer);
   /// The whole master weights of a buffer; likewise.
   at::Tensor whole_master(const model::FlatBuffer& buffer);
@@ -79,7 +94,8 @@ class DataParallelEngine final : public model::UnitHooks {
   };
 
   void exchange_weights(bool frozen_too);
-  bool shards_weights() const { return !store_.options().placement.whole_weights; }
+  bool shards_weights(const model::FlatBuffer& buffer) const { return !store_.placement(buffer).whole_weights; }
+  const ShardGroups& groups(const model::FlatBuffer& buffer) const { return buffer.experts ? groups_.experts : groups_.shared; }
   bool keeps_stages() const { return policy_.by_stage && !policy_.reshard_after_forward; }
   void start_gather(std::size_t number);
   void finish_gather(std::size_t number);
@@ -97,10 +113,7 @@ class DataParallelEngine final : public model::UnitHooks {
 
   model::ParameterStore& store_;
   DataParallelPolicy policy_;
-  comm::Communicator& shard_group_;
-  comm::Communicator& replica_group_;
-  HolderGroups holder_groups_;
-  comm::Communicator* tied_group_;
+  EngineGroups groups_;
   std::vector<std::vector<std::size_t>> buffers_of_unit_;  ///< those a unit's operators read; the embedding's also belong to a tied head's unit
   std::vector<State> states_;                              ///< one per buffer
   std::deque<Reduction> reductions_;                       ///< under way, oldest first

@@ -15,8 +15,21 @@ std::optional<at::ScalarType> wire_of(std::optional<DType> asked, DType compute)
   return model::scalar_type(wire);
 }
 
+/// With experts over ep, `distributed.moe` decides for every unit, and weights stay gathered unless the recipe says otherwise.
+config::Fsdp2Options options_of(const config::Distributed& distributed) {
+  config::Fsdp2Options options = distributed.fsdp2;
+  if (distributed.sizes.ep_size == 1) return options;
+  if (!distributed.moe) {
+    options.reshard_after_forward = options.reshard_after_forward.value_or(false);
+    return options;
+  }
+  options.reshard_after_forward = distributed.moe->reshard_after_forward;
+  if (distributed.moe->mp_policy) options.mp_policy = distributed.moe->mp_policy;
+  return options;
+}
+
 DataParallelPolicy fsdp2_policy(const config::Distributed& distributed, DType compute, std::int64_t num_microbatches) {
-  const config::Fsdp2Options& options = distributed.fsdp2;
+  const config::Fsdp2Options options = options_of(distributed);
   const bool replicated = distributed.sizes.dp_replicate_size > 1, pipeline = distributed.sizes.pp_size > 1;
   const std::optional<DType> reduce = options.mp_policy ? options.mp_policy->reduce_dtype : std::nullopt;
   const bool prefetch = options.enable_fsdp2_prefetch;
@@ -44,6 +57,16 @@ DataParallelPolicy megatron_fsdp_policy(const config::MegatronFsdpOptions& optio
           .wire = options.grad_reduce_in_fp32 ? std::nullopt : wire_of(std::nullopt, compute)};
 }
 
+model::Placement placed(const DataParallelPolicy& policy, const ShardAxes& axes, const mesh::MeshContext& mesh) {
+  model::Placement place{.num_shards = mesh.size(axes.shards),
+                         .shard = mesh.index(axes.shards),
+                         .num_replicas = mesh.size(axes.replicas),
+                         .replica = mesh.index(axes.replicas)};
+  place.whole_weights = policy.sharding != Sharding::Weights || place.num_shards == 1;
+  place.whole_gradients = policy.sharding < Sharding::Gradients || !policy.reduce_every_microbatch || place.num_shards == 1;
+  return place;
+}
+
 }  // namespace
 
 DataParallelPolicy data_parallel_policy(const config::Distributed& distributed, DType compute, std::int64_t num_microbatches) {
@@ -58,17 +81,21 @@ DataParallelPolicy data_parallel_policy(const config::Distributed& distributed, 
   TESSERA_ASSERT(false, "no such strategy");
 }
 
-model::Placement placement(const DataParallelPolicy& policy, const mesh::MeshContext& mesh) {
-  model::Placement place;
-  const bool shards = policy.sharding != Sharding::None;
-  place.num_shards = shards ? mesh.size(mesh::kDpShardCp) : 1;
-  place.shard = shards ? mesh.index(mesh::kDpShardCp) : 0;
-  const mesh::AxisSet replicas = shards ? mesh::AxisSet(mesh::Axis::DataReplicate) : mesh::kDpCp;
-  place.num_replicas = mesh.size(replicas);
-  place.replica = mesh.index(replicas);
-  place.whole_weights = policy.sharding != Sharding::Weights || place.num_shards == 1;
-  place.whole_gradients = policy.sharding < Sharding::Gradients || !policy.reduce_every_microbatch || place.num_shards == 1;
-  return place;
+ShardAxes shard_axes(const DataParallelPolicy& policy) {
+  if (policy.sharding == Sharding::None) return {mesh::AxisSet(), mesh::kDpCp};
+  return {mesh::kDpShardCp, mesh::Axis::DataReplicate};
+}
+
+ShardAxes expert_shard_axes(const DataParallelPolicy& policy) {
+  if (policy.sharding == Sharding::None) return {mesh::AxisSet(), mesh::Axis::DataReplicate | mesh::Axis::ExpertShard};
+  return {mesh::Axis::ExpertShard, mesh::Axis::DataReplicate};
+}
+
+model::Placement placement(const DataParallelPolicy& policy, const mesh::MeshContext& mesh) { return placed(policy, shard_axes(policy), mesh); }
+
+std::optional<model::Placement> expert_placement(const DataParallelPolicy& policy, const mesh::MeshContext& mesh) {
+  if (mesh.size(mesh::Axis::Expert) == 1) return std::nullopt;
+  return placed(policy, expert_shard_axes(policy), mesh);
 }
 
 std::string describe(const DataParallelPolicy& policy, const model::Placement& placement) {

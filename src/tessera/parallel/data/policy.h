@@ -43,8 +43,19 @@ struct DataParallelPolicy {
 /// The policy of a recipe's strategy. `compute` is the dtype of compute weights; `num_microbatches` of one optimizer step at a rank.
 DataParallelPolicy data_parallel_policy(const config::Distributed& distributed, DType compute, std::int64_t num_microbatches);
 
-/// What of a model's state the policy puts on this rank: shards over dp_shard · cp, replicas over dp_replicate (for ddp, over both).
+/// The axes over which ranks hold other shards of the same state, and those over which they hold the same. For all but experts: shards over dp_shard
+/// · cp, replicas over dp_replicate (for ddp, over both). For experts, of which ranks along ep have different ones, ep_shard takes the place of
+/// dp_shard · cp.
+struct ShardAxes {
+  mesh::AxisSet shards, replicas;
+};
+ShardAxes shard_axes(const DataParallelPolicy& policy);
+ShardAxes expert_shard_axes(const DataParallelPolicy& policy);
+
+/// What of a model's state the policy puts on this rank.
 model::Placement placement(const DataParallelPolicy& policy, const mesh::MeshContext& mesh);
+/// The same of stacked experts; absent while all ranks have all experts, which then lie like the rest.
+std::optional<model::Placement> expert_placement(const DataParallelPolicy& policy, const mesh::MeshContext& mesh);
 
 /// "optimizer state and gradients sharded over 4 ranks, replicated over 2; reduced in bf16".
 std::string describe(const DataParallelPolicy& policy, const model::Placement& placement);

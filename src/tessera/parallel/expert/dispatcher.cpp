@@ -173,31 +173,8 @@ class ExpertParallelDispatcher : public model::Dispatcher {
   comm::Communicator& group_;
 };
 
-class TokenSplitDispatcher : public model::Dispatcher {
- public:
-  TokenSplitDispatcher(comm::Communicator& group, std::unique_ptr<model::Dispatcher> inner) : tokens_(group, true), inner_(std::move(inner)) {}
-
-  ops::Variable operator()(ops::Tape& tape, const ops::Variable& tokens_ND, const model::Routing& routing, std::int64_t num_experts,
-                           const model::Experts& experts, const std::function<void()>& meanwhile) override {
-    const std::int64_t num_tokens = tokens_ND.value.size(0);
-    const model::TokenRange here = tokens_.tokens(num_tokens);
-    const model::Routing own{.experts_NK = routing.experts_NK.narrow(0, here.first, here.count),
-                             .weights_NK = tokens_.take(tape, routing.weights_NK)};
-    const ops::Variable results = (*inner_)(tape, tokens_.take(tape, tokens_ND), own, num_experts, experts, meanwhile);
-    return tokens_.spread(tape, results, num_tokens);
-  }
-
- private:
-  ResidualStream tokens_;
-  std::unique_ptr<model::Dispatcher> inner_;
-};
-
 }  // namespace
 
 std::unique_ptr<model::Dispatcher> expert_parallel_dispatcher(comm::Communicator& group) { return std::make_unique<ExpertParallelDispatcher>(group); }
-
-std::unique_ptr<model::Dispatcher> token_split_dispatcher(comm::Communicator& group, std::unique_ptr<model::Dispatcher> inner) {
-  return std::make_unique<TokenSplitDispatcher>(group, std::move(inner));
-}
 
 }  // namespace tessera::parallel

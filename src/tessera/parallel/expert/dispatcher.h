@@ -21,9 +21,4 @@ namespace tessera::parallel {
 /// `meanwhile` runs while tokens and choices travel; its backward while their gradients do.
 std::unique_ptr<model::Dispatcher> expert_parallel_dispatcher(comm::Communicator& group);
 
-/// Where every rank of `group` (tp), which must outlive it, has the same tokens and the same experts: each takes an equal part of the tokens to
-/// `inner`, and the results are gathered. Forward: all-gather of the results. Backward: all-gather of the gradients of tokens and weights; each
-/// rank's experts see a share of their gradient.
-std::unique_ptr<model::Dispatcher> token_split_dispatcher(comm::Communicator& group, std::unique_ptr<model::Dispatcher> inner);
-
 }  // namespace tessera::parallel

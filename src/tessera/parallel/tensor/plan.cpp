@@ -75,7 +75,7 @@ class Reader {
 
   TensorPlan read(const std::map<std::string, std::string>& tp_plan, bool sequence_parallel) {
     for (const auto& [pattern, style] : tp_plan) apply(pattern, style, sequence_parallel);
-    TensorPlan plan{.attention = cut_together({Role::QueryKeyValue}, {Role::Output}, "queries, keys, values and the output"),
+    TensorPlan plan{.attention = cut_together({Role::QueryKeyValue, Role::LatentUp}, {Role::Output}, "queries, keys, values and the output"),
                     .feed_forward = cut_together({Role::GateUp}, {Role::Down}, "gate, up and down"),
                     .embedding = cut_by_tokens(Role::Embedding),
                     .head = cut_by_tokens(Role::Head)};
@@ -104,6 +104,9 @@ class Reader {
     bool matched = false;
     for (Module& module : modules_) {
       if (!std::regex_match(module.name, regex)) continue;
+      if (known->cut != Cut::None && !can_be_cut(module.role))
+        add(fmt::format("\"{}\": {} is never cut", pattern, module.name), "leave it out, or give it replicate",
+            "ranks of tp have all experts, routers, norms and latent projections, and split their tokens");
       module.cut = known->cut;
       matched = true;
     }
@@ -111,6 +114,8 @@ class Reader {
       add(fmt::format("\"{}\" matches no module", pattern), fmt::format("a module is called like {}", modules_[modules_.size() / 2].name),
           "a pattern that matches nothing would change nothing");
   }
+
+  static bool can_be_cut(Role role) { return TensorPlan().splits(role) && role != Role::LatentDown && role != Role::Sinks; }
 
   /// Whether all modules of these roles are cut as said; all or none must be.
   bool cut_together(const std::set<Role>& by_outputs, const std::set<Role>& by_inputs, const std::string& names) {
@@ -152,6 +157,11 @@ std::string split_of(const Module& module, const model::ModelSpec& spec, std::in
     }
     case Role::Output:
       return fmt::format("rowwise: {} of {} heads", spec.num_attention_heads / size, spec.num_attention_heads);
+    case Role::LatentUp:
+    case Role::Sinks:
+      return fmt::format("colwise: {} of {} heads", spec.num_attention_heads / size, spec.num_attention_heads);
+    case Role::LatentDown:
+      return "replicate: for this rank's heads";
     case Role::GateUp:
       return fmt::format("colwise: {} of {}", spec.intermediate_size / size, spec.intermediate_size);
     case Role::Down:
@@ -170,14 +180,14 @@ bool TensorPlan::splits(Role role) const {
     case Role::Head:
       return head;
     case Role::QueryKeyValue:
+    case Role::LatentDown:
+    case Role::LatentUp:
+    case Role::Sinks:
     case Role::Output:
       return attention;
     case Role::GateUp:
     case Role::Down:
       return feed_forward;
-    case Role::LatentDown:
-    case Role::LatentUp:
-    case Role::Sinks:
     case Role::Router:
     case Role::Experts:
     case Role::SharedExpert:
@@ -195,11 +205,13 @@ TensorPlan tensor_plan(const std::map<std::string, std::string>& tp_plan, const 
 }
 
 TensorPlan plan_split(const config::Distributed& distributed, const model::ModelSpec& spec, const config::Locate& locate, ProblemList& problems) {
-  if (distributed.sizes.tp_size > 1 && (spec.experts || spec.latent_attention || spec.attention_sinks))
-    problems.add({locate ? locate("distributed.tp_size") : "",
-                  fmt::format("distributed.tp_size: {} is not supported yet for {} models", distributed.sizes.tp_size, spec.model_type),
-                  "experts, latent attention and attention sinks are whole on every rank", "use tp_size 1"});
-  config::validate_model_split(distributed, {spec.num_attention_heads, spec.num_key_value_heads, spec.intermediate_size}, locate, problems);
+  const bool dense = std::ranges::any_of(spec.layers, [](const model::LayerSpec& layer) { return !layer.experts; });
+  config::validate_model_split(distributed,
+                               {.num_attention_heads = spec.num_attention_heads,
+                                .num_key_value_heads = spec.num_key_value_heads,
+                                .intermediate_size = dense ? spec.intermediate_size : 0,
+                                .num_experts = spec.experts ? spec.experts->num_experts : 0},
+                               locate, problems);
   return tensor_plan(distributed.tp_plan, spec, distributed.sequence_parallel, locate ? locate("distributed.tp_plan") : "", problems);
 }
 
@@ -209,7 +221,10 @@ std::vector<std::string> describe(const TensorPlan& plan, const model::ModelSpec
   for (const Module& module : modules_of(model::parameter_table(spec))) {
     const std::string name = with_star(module.name);
     if (!known.insert(name).second) continue;
-    const std::string whole = sequence_parallel && module.role == Role::Norm ? "sequence_parallel" : "replicate";
+    const bool of_experts = module.role == Role::Router || module.role == Role::Experts || module.role == Role::SharedExpert;
+    const std::string whole = of_experts                                       ? "replicate: for this rank's tokens"
+                              : sequence_parallel && module.role == Role::Norm ? "sequence_parallel"
+                                                                               : "replicate";
     lines.push_back(fmt::format("{:<44} {}", name, plan.splits(module.role) ? split_of(module, spec, size) : whole));
   }
   return lines;

@@ -9,6 +9,9 @@
 #include <ATen/ops/sum.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
+#include <array>
+
 #include "tessera/comm/values.h"
 #include "tessera/ops/embedding.h"
 #include "tessera/ops/linear.h"
@@ -25,10 +28,21 @@ class TensorProjections : public model::Projections {
   TensorProjections(comm::Communicator& group, const TensorProjectionsOptions& options)
       : group_(group),
         stream_(group, options.sequence_parallel),
+        own_(group, true),
         options_(options),
         ids_(vocabulary_range(options.vocab_size, {.size = group.size(), .rank = group.rank()})) {}
 
   model::TokenRange residual_tokens(std::int64_t num_tokens) const override { return stream_.tokens(num_tokens); }
+
+  model::TokenRange own_tokens(std::int64_t num_tokens) const override { return own_.tokens(num_tokens); }
+
+  ops::Variable take_own(ops::Tape& tape, const ops::Variable& residual_RD, std::int64_t) override {
+    return stream_.cut() ? residual_RD : own_.take(tape, residual_RD);
+  }
+
+  ops::Variable join_own(ops::Tape& tape, const ops::Variable& own_WD, std::int64_t num_tokens) override {
+    return stream_.cut() ? own_WD : own_.spread(tape, own_WD, num_tokens);
+  }
 
   ops::Variable embedding(ops::Tape& tape, const at::Tensor& ids_N, ops::Parameter& table, double scale) override {
     if (!options_.plan.embedding) return stream_.take(tape, ops::embedding(tape, ids_N, table, scale));
@@ -105,10 +119,12 @@ class TensorProjections : public model::Projections {
   }
 
  private:
-  /// Attention's and the feed-forward's weights are told apart by their names in the parameter table.
+  /// Attention's and the feed-forward's weights are told apart by their names in the parameter table. Latent attention's are one region from the
+  /// latent vectors on, which every rank makes for its own heads' gradients.
   bool splits(const ops::Parameter& weight) const {
-    const bool attention = weight.name.ends_with(".query_key_value.weight") || weight.name.ends_with(".output.weight");
-    return attention ? options_.plan.attention : options_.plan.feed_forward;
+    const bool feed_forward = std::ranges::any_of(std::array{".gate_up.weight", ".up.weight", ".down.weight"},
+                                                  [&](const char* ending) { return weight.name.ends_with(ending); });
+    return feed_forward ? options_.plan.feed_forward : options_.plan.attention;
   }
   bool overlaps() const { return options_.overlap_chunks && stream_.cut(); }
   static at::Tensor rows(const at::Tensor& tensor_NW, const model::TokenRange& part) { return tensor_NW.narrow(0, part.first, part.count); }
@@ -151,6 +167,7 @@ class TensorProjections : public model::Projections {
 
   comm::Communicator& group_;
   ResidualStream stream_;
+  ResidualStream own_;  ///< the stream cut by tokens, whether or not it is
   TensorProjectionsOptions options_;
   VocabularyRange ids_;
 };

@@ -25,6 +25,8 @@ struct TensorProjectionsOptions {
 ///   column_linear  copy (sequence parallel: all-gather)           all-reduce (reduce-scatter), beside the weight's gradient
 ///   row_linear     all-reduce (reduce-scatter)                    copy (all-gather)
 ///   embedding      all-reduce (reduce-scatter) of masked rows     copy (all-gather)
+///   take_own       this rank's tokens (nothing)                   all-gather (nothing)
+///   join_own       all-gather (nothing)                           this rank's tokens (nothing)
 ///   loss           copy (all-gather); per chunk of rows one       all-reduce (reduce-scatter)
 ///                  all-gather of log-sum-exps and targets
 ///

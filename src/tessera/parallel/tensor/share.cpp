@@ -42,7 +42,7 @@ Extent shifted(const Extent& extent, std::int64_t by) { return {extent.begin + b
 class Cutter {
  public:
   Cutter(const ModelSpec& whole, const TensorShare& share)
-      : whole_(whole), share_(share), queries_(of_heads(whole.num_attention_heads)), holders_(key_value_holders(whole, share)) {
+      : whole_(whole), share_(share), queries_(of_heads(whole.head_dim)), holders_(key_value_holders(whole, share)) {
     const std::int64_t groups = share.size / holders_;  // ranks with different key/value heads
     const std::int64_t heads = whole.num_key_value_heads / groups;
     const std::int64_t first = share.rank / holders_ * heads;
@@ -50,45 +50,55 @@ class Cutter {
   }
 
   ParameterSpec cut(const ParameterSpec& parameter) const {
-    const bool residual = parameter.role == Role::Norm || parameter.role == Role::PositionEmbedding;
-    if (!residual && !share_.plan.splits(parameter.role)) return replicated(parameter, false);
     switch (parameter.role) {
-      case Role::Embedding:
-      case Role::Head:
-        return vocabulary(parameter);
+      case Role::Router:
+      case Role::Experts:
+      case Role::SharedExpert:
+        return replicated(parameter, !parameter.buffer);  // each rank sees its own tokens
       case Role::PositionEmbedding:
         return replicated(parameter, share_.sequence_parallel);
       case Role::Norm:
         return norm(parameter);
+      default:
+        return share_.plan.splits(parameter.role) ? cut_matrix(parameter) : replicated(parameter, false);
+    }
+  }
+
+ private:
+  ParameterSpec cut_matrix(const ParameterSpec& parameter) const {
+    switch (parameter.role) {
+      case Role::Embedding:
+      case Role::Head:
+        return vocabulary(parameter);
       case Role::QueryKeyValue:
         return query_key_value(parameter);
       case Role::GateUp:
         return gate_up(parameter);
       case Role::Output:
-        return parameter.bias ? replicated(parameter, share_.sequence_parallel) : take_columns(parameter, queries_);
+        return parameter.bias ? replicated(parameter, share_.sequence_parallel) : take_columns(parameter, of_heads(whole_.value_dim()));
       case Role::Down:
         return parameter.bias ? replicated(parameter, share_.sequence_parallel) : take_columns(parameter, even_part(whole_.intermediate_size));
       case Role::LatentDown:
+        return replicated(parameter, true);  // each rank's heads see a part of what it makes
       case Role::LatentUp:
+        return take_rows(parameter, {of_heads(parameter.shape[0] / whole_.num_attention_heads)});
       case Role::Sinks:
-      case Role::Router:
-      case Role::Experts:
-      case Role::SharedExpert:
-        TESSERA_ASSERT(false, "models with these are not split over tp");
+        return take_rows(parameter, {of_heads(1)});
+      default:
+        TESSERA_ASSERT(false, "no matrix of tensor parallelism");
     }
-    TESSERA_ASSERT(false, "no such role");
   }
 
- private:
   Extent even_part(std::int64_t size) const {
     TESSERA_ASSERT(size % share_.size == 0, "the size divides by the number of ranks");
     const std::int64_t part = size / share_.size;
     return {share_.rank * part, (share_.rank + 1) * part};
   }
 
-  Extent of_heads(std::int64_t heads) const {
-    const Extent part = even_part(heads);
-    return {part.begin * whole_.head_dim, part.end * whole_.head_dim};
+  /// This rank's of all query heads, `size` elements each.
+  Extent of_heads(std::int64_t size) const {
+    const Extent part = even_part(whole_.num_attention_heads);
+    return {part.begin * size, part.end * size};
   }
 
   ParameterSpec replicated(ParameterSpec parameter, bool partial) const {
@@ -124,8 +134,10 @@ class Cutter {
 
   ParameterSpec norm(const ParameterSpec& parameter) const {
     const bool query = parameter.name.ends_with(".query_norm.weight"), key = parameter.name.ends_with(".key_norm.weight");
-    if (!query && !key) return replicated(parameter, share_.sequence_parallel);
+    const bool latent = parameter.name.ends_with("_down_norm.weight");
+    if (!query && !key && !latent) return replicated(parameter, share_.sequence_parallel);
     if (!share_.plan.attention) return replicated(parameter, false);
+    if (latent) return replicated(parameter, true);
     if (whole_.query_key_norm == model::QueryKeyNorm::Head) return replicated(parameter, true);
     return query ? take_rows(parameter, {queries_}) : with_shared_keys(take_rows(parameter, {keys_}), 0);
   }
