@@ -26,7 +26,8 @@ TrainingCase expert_case(const std::string& model, const Split& split) {
            .sequence_parallel = split.sequence_parallel},
       .accumulation = accumulation,
       .dtype = DType::F64,
-      .rows = 3 * accumulation * dp - 1};
+      .rows = 3 * accumulation * dp - 1,
+      .steps = 3};
   if (split.pp > 1) c.distributed.pipeline.emplace();
   return c;
 }
@@ -79,6 +80,7 @@ std::vector<TrainingCase> all_cases() {
 }
 
 RANKS_TEST(ExpertParity, AnySplit, 2, 4, 8) { expect_parity(sample(all_cases(), 6)); }
+RANKS_TEST(ExpertParity, LONG_AnyTwoSettings, 2, 4, 8) { expect_parity(covering_pairs(all_cases())); }
 RANKS_TEST(ExpertParity, LONG_EverySplit, 2, 4, 8) { expect_parity(all_cases()); }
 
 RANKS_TEST(ExpertParity, ExpertsAlone, 2, 4, 8) {

@@ -34,6 +34,7 @@ TrainingCase pipeline_case(PipelineSchedule schedule, const Split& split, std::i
           .accumulation = num_microbatches,
           .dtype = DType::F64,
           .rows = 3 * num_microbatches * dp,
+          .steps = 3,
           .config = small_model("llama", num_layers, tied)};
 }
 
@@ -89,7 +90,7 @@ RANKS_TEST(PipelineParity, EverySchedule, 2, 4) {
 RANKS_TEST(PipelineParity, DoublePrecision, 2, 3, 4, 8) { expect_parity(sample(all_cases(DType::F64), 6)); }
 RANKS_TEST(PipelineParity, SinglePrecision, 2, 4, 8) { expect_parity(sample(all_cases(DType::F32), 3)); }
 RANKS_TEST(PipelineParity, LONG_DoublePrecision, 2, 3, 4, 8) { expect_parity(all_cases(DType::F64)); }
-RANKS_TEST(PipelineParity, LONG_SinglePrecision, 2, 3, 4, 8) { expect_parity(all_cases(DType::F32)); }
+RANKS_TEST(PipelineParity, LONG_SinglePrecision, 2, 3, 4, 8) { expect_parity(covering_pairs(all_cases(DType::F32))); }
 
 /// What a stage keeps between its passes, whatever recomputation says; masks follow the layer's number in the whole model.
 RANKS_TEST(PipelineParity, RecomputationPackingAndDropout, 2, 4) {

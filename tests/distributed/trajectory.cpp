@@ -7,6 +7,7 @@
 #include <cmath>
 #include <filesystem>
 #include <random>
+#include <set>
 
 #include "support/support.h"
 #include "tessera/comm/values.h"
@@ -95,9 +96,10 @@ const Trajectory& alone(const TrainingCase& c, DType dtype) {
                       .dropout = c.dropout,
                       .vocab_size = c.vocab_size,
                       .rows = c.rows,
+                      .steps = c.steps,
+                      .indifferent_routers = c.indifferent_routers,
                       .routing = c.routing,
                       .bias_update = c.bias_update,
-                      .indifferent_routers = c.indifferent_routers,
                       .config = c.config};
   if (!known.contains(single.name())) known.emplace(single.name(), run(single, *self));
   return known.at(single.name());
@@ -157,11 +159,12 @@ std::string TrainingCase::name() const {
   return fmt::format("{} {} accumulation {} checkpointing {} {}{}{}{}", model, layout, accumulation, static_cast<int>(checkpointing),
                      to_string(dtype), packed ? " packed" : "", dropout ? " dropout" : "",
                      vocab_size > 0 ? " vocabulary " + std::to_string(vocab_size) : "") +
-         (rows == 24 ? "" : fmt::format(" {} rows", rows)) + (indifferent_routers ? " indifferent routers" : "") +
+         (rows == 24 ? "" : fmt::format(" {} rows", rows)) + (steps == 10 ? "" : fmt::format(" {} steps", steps)) +
+         (indifferent_routers ? " indifferent routers" : "") +
          fmt::format(" routing {} {} {} {}", routing.balance_loss, static_cast<int>(routing.balance_scope), routing.z_loss, bias_update);
 }
 
-Trajectory run(const TrainingCase& c, comm::Backend& backend, std::int64_t steps) {
+Trajectory run(const TrainingCase& c, comm::Backend& backend) {
   const auto setup = parallel::DistributedSetup::build(backend, c.distributed);
   const std::vector<data::Batch> parts = microbatches(*setup.mesh, c, spec_of(c).vocab_size);
   // A pipeline's schedule may be for more microbatches than there are.
@@ -171,7 +174,7 @@ Trajectory run(const TrainingCase& c, comm::Backend& backend, std::int64_t steps
   optim::Optimizer optimizer(*model.model.store, {.betas = {0.9, 0.95}, .epsilon = 1e-6});
   const auto experts = model.model.spec.experts ? train::make_expert_training(model, c.bias_update) : nullptr;
   Trajectory result;
-  for (std::int64_t step = 0; step < steps; ++step) {
+  for (std::int64_t step = 0; step < c.steps; ++step) {
     const train::StepResult done = train::training_step(model, optimizer, parts, static_cast<std::uint64_t>(step),
                                                         {.learning_rate = 1e-3, .weight_decay = 0.1}, 1.0, experts.get());
     result.losses.push_back(done.gradients.loss);
@@ -227,6 +230,49 @@ std::vector<TrainingCase> sample(std::vector<TrainingCase> cases, std::size_t co
   std::shuffle(cases.begin(), cases.end(), random);
   cases.resize(std::min(cases.size(), count));
   return cases;
+}
+
+namespace {
+
+using SettingPair = std::pair<std::string, std::string>;
+
+std::set<SettingPair> pairs_of_settings(const TrainingCase& c) {
+  const config::Distributed& d = c.distributed;
+  const std::vector<std::string> settings = {
+      c.model,
+      fmt::format("strategy {} zero {}", static_cast<int>(d.strategy), d.megatron_fsdp.zero_dp_strategy),
+      fmt::format("tp {}", d.sizes.tp_size),
+      fmt::format("sequence {}", d.sequence_parallel),
+      fmt::format("cp {}", d.sizes.cp_size),
+      fmt::format("attention {}", d.sizes.cp_size == 1 ? -1 : static_cast<int>(d.cp_attention)),
+      fmt::format("pp {}", d.sizes.pp_size),
+      fmt::format("schedule {}", d.pipeline ? static_cast<int>(d.pipeline->pp_schedule) : -1),
+      fmt::format("replicas {}", d.sizes.dp_replicate_size),
+      fmt::format("ep {}", d.sizes.ep_size),
+      fmt::format("gathered {}", d.moe ? d.moe->reshard_after_forward : d.fsdp2.reshard_after_forward.value_or(false)),
+      fmt::format("accumulation {}", c.accumulation),
+      fmt::format("recomputation {}", static_cast<int>(c.checkpointing)),
+      fmt::format("packed {}", c.packed)};
+  std::set<SettingPair> pairs;
+  for (std::size_t a = 0; a < settings.size(); ++a)
+    for (std::size_t b = a + 1; b < settings.size(); ++b) pairs.emplace(settings[a], settings[b]);
+  return pairs;
+}
+
+}  // namespace
+
+std::vector<TrainingCase> covering_pairs(const std::vector<TrainingCase>& cases) {
+  std::vector<std::set<SettingPair>> missing;  // of each case: what it would add to those chosen
+  for (const TrainingCase& c : cases) missing.push_back(pairs_of_settings(c));
+  std::vector<TrainingCase> chosen;
+  while (!missing.empty()) {
+    const auto most = std::ranges::max_element(missing, {}, &std::set<SettingPair>::size);
+    if (most->empty()) break;
+    chosen.push_back(cases[static_cast<std::size_t>(most - missing.begin())]);
+    for (const SettingPair& pair : std::set<SettingPair>(*most))
+      for (std::set<SettingPair>& own : missing) own.erase(pair);
+  }
+  return chosen;
 }
 
 }  // namespace tessera::test

@@ -24,10 +24,11 @@ struct TrainingCase {
   std::int64_t accumulation = 1;
   model::ActivationCheckpointing checkpointing = model::ActivationCheckpointing::None;
   DType dtype = DType::F32;
-  bool packed = false;               ///< rows of several documents
-  bool dropout = false;              ///< of embeddings, attention weights and branches
-  std::int64_t vocab_size = 0;       ///< random weights of another vocabulary; 0: the golden's own weights
-  std::int64_t rows = 24;            ///< of a step
+  bool packed = false;          ///< rows of several documents
+  bool dropout = false;         ///< of embeddings, attention weights and branches
+  std::int64_t vocab_size = 0;  ///< random weights of another vocabulary; 0: the golden's own weights
+  std::int64_t rows = 24;       ///< of a step
+  std::int64_t steps = 10;
   bool indifferent_routers = false;  ///< their weights begin at zero
   model::RoutingOptions routing = {};
   double bias_update = 0.0;  ///< of correction biases
@@ -47,11 +48,10 @@ struct Trajectory {
   Tensors weights;  ///< after the last
 };
 
-inline constexpr std::int64_t kSteps = 10;
 /// AdamW with eps 1e-6: with less, Adam turns the rounding noise of gradients near zero into steps. Every rank of the backend calls it.
-Trajectory run(const TrainingCase& c, comm::Backend& backend, std::int64_t steps = kSteps);
+Trajectory run(const TrainingCase& c, comm::Backend& backend);
 
-/// Expects of the case over the ranks of this test what one process gives: gradients of the first step, losses and norms of ten, weights after them.
+/// Expects of the case over the ranks of this test what one process gives: gradients of the first step, losses and norms of all, weights after them.
 /// fp64: to 1e-9, far below what any mistake leaves and above all rounding. fp32: to 1e-5. bf16: no further from fp64 than one process is.
 void expect_parity(const TrainingCase& c);
 void expect_parity(const std::vector<TrainingCase>& cases);
@@ -62,5 +62,8 @@ std::filesystem::path golden_directory(const std::string& model);
 std::vector<std::string> golden_models();
 /// A sample of `count` that differs between numbers of ranks and not between runs.
 std::vector<TrainingCase> sample(std::vector<TrainingCase> cases, std::size_t count);
+/// Of these cases so many that any two settings (this model with that recomputation, tp 2 with cp 4) which occur together in one of them do so in one
+/// of those chosen.
+std::vector<TrainingCase> covering_pairs(const std::vector<TrainingCase>& cases);
 
 }  // namespace tessera::test

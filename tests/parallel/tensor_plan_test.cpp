@@ -58,6 +58,11 @@ TEST(TensorPlan, WhatIsNotNamedIsWhole) {
   EXPECT_EQ(read({{"model.norm", "replicate"}}).plan, (TensorPlan{.attention = false, .feed_forward = false, .embedding = false, .head = false}));
 }
 
+TEST(TensorPlan, WhatIsNeverCutIsNotCutInSilence) {
+  EXPECT_THAT(read({{"model.norm", "colwise"}}).problems, testing::ElementsAre(HasSubstr("\"model.norm\": model.norm is never cut")));
+  EXPECT_THAT(read({{"model.norm", "replicated_with_grad_allreduce"}}).problems, IsEmpty());
+}
+
 TEST(TensorPlan, ReportsEveryMistake) {
   EXPECT_THAT(read({{"layers.*.self_attn.q", "colwise"}, {"lm_head", "diagonal"}, {"model.norm", "sequence_parallel"}}).problems,
               AllOf(Contains(HasSubstr("\"layers.*.self_attn.q\" matches no module")), Contains(HasSubstr("\"diagonal\" is an unknown style")),
