@@ -68,6 +68,11 @@ TEST(ChatTemplate, FiltersAndMethods) {
             "user+assistant 1");
   EXPECT_EQ(render("{{ ' a b '.strip().split(' ') }} {{ 'a-b-c'.rsplit('-', 1) }} {{ 'abc'.replace('b', 'x') }}"), "['a', 'b'] ['a-b', 'c'] axc");
   EXPECT_EQ(render("{{ 'x\ny' | indent(2) }}|{{ 'x' | default('d') }}|{{ missing | default('d') }}|{{ '' | default('d', true) }}"), "x\n  y|x|d|d");
+  EXPECT_EQ(render("{{ '%5s|%-5s|%.2s|%05d|%x|%-6.2f|' % ('é', 'b', 'abc', 42, 255, 2.567) }}"), "    é|b    |ab|00042|ff|2.57  |");
+  EXPECT_EQ(render("{{ '%(a)s-%(b)03d-%%' % {'a': none, 'b': 7} }}"), "None-007-%");
+  EXPECT_THAT(error("{{ '%s' % (1, 2) }}"), HasSubstr("not all arguments converted"));
+  EXPECT_THAT(error("{{ '%s %s' % 1 }}"), HasSubstr("not enough arguments"));
+  EXPECT_THAT(error("{{ '%9999999s' % 1 }}"), HasSubstr("this wide is not supported"));
   EXPECT_EQ(render("{{ 'hello world' | title }} {{ 'aBC' | capitalize }} {{ '%s is %d' | format('x', 3) }}"), "Hello World Abc x is 3");
   EXPECT_EQ(render("{{ [3, 1, 2] | sort | first }}{{ {'b': 2, 'a': 1} | dictsort }}"), "1[('a', 1), ('b', 2)]");
 }

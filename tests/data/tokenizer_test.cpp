@@ -9,6 +9,7 @@
 #include "tessera/core/json.h"
 #include "tessera/core/text.h"
 #include "tessera/data/tokenizer/definition.h"
+#include "tessera/data/tokenizer/unicode.h"
 
 namespace tessera::data {
 namespace {
@@ -211,6 +212,41 @@ TEST_F(ModelDirectory, DirectoryWithoutTokenizerIsAnError) {
   EXPECT_THAT(test::error_of([&] { load_tokenizer(empty.path()); }), testing::HasSubstr("holds no tokenizer"));
 }
 
+/// What the `tokenizers` library gives for the same file.
+TEST(Tokenizer, JoinersArePartsOfWords) {
+  const Tokenizer tokenizer = load_tokenizer(fixture("word_level.json"));
+  const auto ids = [&](std::string_view text) { return tokenizer.encode(text, false); };
+  EXPECT_THAT(ids("a there."), testing::ElementsAre(4, 58, 3));
+  EXPECT_THAT(ids("\u200dthere"), testing::ElementsAre(0));
+  EXPECT_THAT(ids("there\u200c!"), testing::ElementsAre(0, 5));
+  EXPECT_THAT(ids("there there\u0301"), testing::ElementsAre(58, 0));
+}
+
+/// Their number, and a sum over them, as StripAccents of tokenizers 0.23.3 strips them.
+TEST(Tokenizer, MarksAreThoseThatTheLibraryStrips) {
+  std::uint32_t count = 0, sum = 0;
+  for (std::uint32_t value = 0; value < 0x110000; ++value) {
+    if (!is_mark(value)) continue;
+    ++count;
+    sum ^= value * 2654435761U;
+  }
+  EXPECT_EQ(count, 2097U);
+  EXPECT_EQ(sum, 367671867U);
+}
+
+TEST(Tokenizer, CtcDecoderJoinsEqualTokens) {
+  Json json = read_json_file(fixture("word_level.json"));
+  const TemporaryDirectory directory;
+  const auto decoded = [&](bool cleanup) {
+    json["decoder"] = {{"type", "CTC"}, {"pad_token", "in"}, {"word_delimiter_token", "a"}, {"cleanup", cleanup}};
+    write_file(directory / "tokenizer.json", json.dump());
+    // the the in the a dog , ' a ca brown brown .
+    return load_tokenizer(directory / "tokenizer.json").decode(std::vector<TokenId>{2, 2, 9, 2, 4, 8, 1, 12, 4, 24, 23, 23, 3}, false);
+  };
+  EXPECT_EQ(decoded(true), "thethe dog,' c brown.");
+  EXPECT_EQ(decoded(false), "thetheadog,'acabrown.");
+}
+
 /// Every way to break a tokenizer.json is one clear error.
 TEST(TokenizerErrors, NameFileSectionAndCause) {
   const Json good = read_json_file(fixture("byte_level.json"));
@@ -236,7 +272,7 @@ TEST(TokenizerErrors, NameFileSectionAndCause) {
   EXPECT_THAT(error([](Json& j) { j["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = "(a"; }),
               HasSubstr("pre_tokenizer.pretokenizers[0].pattern"));
   EXPECT_THAT(error([](Json& j) { j["post_processor"]["single"] = Json::array(); }), HasSubstr("leaves the text out"));
-  EXPECT_THAT(error([](Json& j) { j["decoder"] = {{"type", "CTC"}}; }), HasSubstr("decoder \"CTC\" is not supported"));
+  EXPECT_THAT(error([](Json& j) { j["decoder"] = {{"type", "Wobble"}}; }), HasSubstr("decoder \"Wobble\" is not supported"));
   EXPECT_THAT(error([](Json& j) { j["added_tokens"][0]["id"] = -1; }), HasSubstr("-1"));
 }
 

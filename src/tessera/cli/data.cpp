@@ -132,7 +132,10 @@ int inspect(const Options& options) {
 
 CLI::App* add_preprocess(CLI::App& data, Options& options) {
   CLI::App* parser = data.add_subcommand("preprocess", "Tokenise text into a Megatron .bin and .idx");
-  parser->add_option("INPUT", options.inputs, "JSONL or JSON files with a text column, or plain text files; patterns too")->required();
+  parser
+      ->add_option("INPUT", options.inputs,
+                   "JSONL, JSON, Parquet, Arrow or CSV files with a text column, or plain text files (also .gz, .zst); folders and patterns too")
+      ->required();
   parser->add_option("--tokenizer", options.tokenizer, "Model directory or tokenizer file")->required();
   parser->add_option("--output-prefix", options.output, "Writes PREFIX_COLUMN_document.bin and .idx")->required();
   parser->add_option("--column", options.preprocess.text_column, "The column with the text")->capture_default_str();

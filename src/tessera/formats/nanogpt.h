@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "tessera/core/file.h"
+#include "tessera/core/shortened.h"
 
 namespace tessera::formats {
 
@@ -17,6 +17,8 @@ class NanogptShard {
   /// UserError for anything else, and when the file is shorter than its header says.
   explicit NanogptShard(const std::filesystem::path& path);
   std::int64_t num_tokens() const { return num_tokens_; }
+  /// UserError when the file has become shorter since.
+  void refuse_shortened() const { tessera::refuse_shortened(file_); }
   /// Tokens [begin, begin + out.size()), which lie in the shard.
   void read(std::int64_t begin, std::span<std::int64_t> out) const;
   /// The first position in [begin, end) that holds `token`; end when none does.

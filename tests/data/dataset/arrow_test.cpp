@@ -38,6 +38,14 @@ TEST(Records, MixesFormats) {
   EXPECT_EQ(records.record(59)["label"], 19);
 }
 
+TEST(Records, AnArrowFileThatShrinksIsAnErrorNotACrash) {
+  const test::TemporaryDirectory directory;
+  test::write_file(directory / "rows.arrow", read_file(fixture("rows.arrow")));
+  const Records records({directory / "rows.arrow"});
+  std::filesystem::resize_file(directory / "rows.arrow", 8);
+  EXPECT_THAT(test::error_of([&] { records.record(1); }), HasSubstr("rows.arrow: the file has become shorter while it is in use"));
+}
+
 /// Cut anywhere, or with a byte changed, a file is an error that names it, or still reads.
 TEST(Records, DamagedArrowAndParquetFilesAreErrors) {
   const test::TemporaryDirectory directory;

@@ -4,8 +4,10 @@
 
 #include "data/dataset/dataset_fixture.h"
 #include "tessera/data/dataset/agent_messages.h"
+#include "tessera/data/dataset/column_mapped.h"
 #include "tessera/data/dataset/hellaswag.h"
 #include "tessera/data/dataset/seq2seq.h"
+#include "tessera/data/dataset/squad.h"
 #include "tessera/data/dataset/xlam.h"
 
 namespace tessera::data {
@@ -104,6 +106,37 @@ TEST_F(ConversationDatasetTest, AgentsConversationsAreLeftOutByCount) {
     const std::string count = "1 longer than " + std::to_string(seq_length) + " tokens left out";
     EXPECT_EQ(short_ones.description().find(count) == std::string::npos, seq_length == longest);
   }
+}
+
+/// One of two samples is longer than the other, and cut to the other's length.
+TEST_F(ConversationDatasetTest, CutSamplesAreCounted) {
+  const auto cut_to = [](std::int64_t tokens) { return InstructionOptions{.seq_length = tokens, .truncate = true}; };
+  const auto expect_one = [](const Dataset& dataset, std::int64_t tokens) {
+    EXPECT_THAT(dataset.description(), HasSubstr("; 1 of them cut to " + std::to_string(tokens) + " tokens"));
+  };
+  const std::string chats = std::string(kGood) + "\n" + std::string(kGood).replace(std::string(kGood).find("Oda"), 3, "Oda Brennick") + "\n";
+  const ChatDataset whole(records_of(chats), {}, {}, context_);
+  EXPECT_EQ(whole.description().find("cut"), std::string::npos);
+  const std::int64_t shorter = std::ssize(whole.sample(0).input_ids) + 1;
+  expect_one(ChatDataset(records_of(chats), cut_to(shorter), {}, context_), shorter);
+
+  const std::string pairs =
+      "{\"question\": \"Who?\", \"answers\": {\"text\": [\"Oda\"]}, \"context\": \"\"}\n"
+      "{\"question\": \"Who?\", \"answers\": {\"text\": [\"Oda Brennick\"]}, \"context\": \"\"}\n";
+  const Seq2SeqColumns columns{"", "question", "answers"};
+  const std::int64_t pair = std::ssize(Seq2SeqDataset(records_of(pairs), columns, {}, context_).sample(0).input_ids) + 1;
+  expect_one(Seq2SeqDataset(records_of(pairs), columns, cut_to(pair), context_), pair);
+  const std::int64_t question = std::ssize(SquadDataset(records_of(pairs), {}, context_).sample(0).input_ids) + 1;
+  expect_one(SquadDataset(records_of(pairs), cut_to(question), context_), question);
+  const ColumnMappedOptions mapped{{std::nullopt, "q", "a"}, {}, false};
+  const std::string columns_of = "{\"q\": \"Who?\", \"a\": \"Oda\"}\n{\"q\": \"Who?\", \"a\": \"Oda Brennick\"}\n";
+  const std::int64_t column = std::ssize(ColumnMappedDataset(records_of(columns_of), mapped, context_).sample(0).input_ids) + 1;
+  expect_one(ColumnMappedDataset(records_of(columns_of), {mapped.columns, cut_to(column), false}, context_), column);
+
+  const std::string endings =
+      "{\"ctx\": \"x\", \"endings\": [\" Oda\"], \"label\": 0}\n{\"ctx\": \"x\", \"endings\": [\" Oda Brennick\"], \"label\": 0}\n";
+  const std::int64_t ending = std::ssize(HellaSwagDataset(records_of(endings), 0, false, context_).sample(0).input_ids);
+  expect_one(HellaSwagDataset(records_of(endings), ending, false, context_), ending);
 }
 
 TEST_F(ConversationDatasetTest, NeedsATemplate) {

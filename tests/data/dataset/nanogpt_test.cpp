@@ -59,6 +59,13 @@ TEST_F(NanogptTest, SamplesBeginWithTheBosToken) {
   EXPECT_THAT(test::error_of([&] { NanogptDataset({file}, {.seq_length = 2, .align_to = 0}); }), HasSubstr("position 13 follows 1"));
 }
 
+TEST_F(NanogptTest, AShardThatShrinksIsAnErrorNotACrash) {
+  const auto file = shard<std::uint16_t>("a.bin", {1, 2, 3, 4, 5, 6});
+  const NanogptDataset dataset({file}, {.seq_length = 2});
+  std::filesystem::resize_file(file, 1026);
+  EXPECT_THAT(test::error_of([&] { dataset.sample(1); }), HasSubstr("a.bin: the file has become shorter while it is in use"));
+}
+
 TEST_F(NanogptTest, RefusesDamagedShards) {
   const auto error = [&](const std::filesystem::path& file) { return test::error_of([&] { NanogptDataset({file}, {.seq_length = 1}); }); };
   EXPECT_THAT(error(shard<std::uint16_t>("a.bin", {1, 2}, 17)), HasSubstr("not a NanoGPT shard: it begins with 17"));

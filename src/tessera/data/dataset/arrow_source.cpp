@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "tessera/core/error.h"
+#include "tessera/core/shortened.h"
 #include "tessera/core/temporary.h"
 #include "tessera/core/text.h"
 #include "tessera/data/dataset/records.h"
@@ -115,15 +116,32 @@ bool is_utf8(const OrderedJson& value) {
   return !value.is_structured() || std::ranges::all_of(value, [](const OrderedJson& item) { return is_utf8(item); });
 }
 
+/// Both of Arrow's formats: the file, which ends with an index, and the stream, which Hugging Face datasets writes.
+std::vector<std::shared_ptr<arrow::RecordBatch>> read_batches(const fs::path& path, const MappedFile& file) {
+  const auto mapped = std::make_shared<arrow::io::BufferReader>(std::make_shared<arrow::Buffer>(file.text()));
+  std::vector<std::shared_ptr<arrow::RecordBatch>> batches;
+  if (const auto reader = arrow::ipc::RecordBatchFileReader::Open(mapped); reader.ok()) {
+    for (int index = 0; index < (*reader)->num_record_batches(); ++index) batches.push_back(check(path, (*reader)->ReadRecordBatch(index)));
+  } else {
+    check(path, mapped->Seek(0));
+    const auto stream = check(path, arrow::ipc::RecordBatchStreamReader::Open(mapped));
+    for (auto batch = check(path, stream->Next()); batch != nullptr; batch = check(path, stream->Next())) batches.push_back(batch);
+  }
+  for (const auto& batch : batches) check(path, batch->Validate());
+  return batches;
+}
+
 class ArrowSource : public RecordSource {
  public:
-  ArrowSource(std::string name, std::vector<std::shared_ptr<arrow::RecordBatch>> batches) : name_(std::move(name)), batches_(std::move(batches)) {
+  /// The rows of `mapped`, which is the file `name` itself or what was unpacked from it.
+  ArrowSource(std::string name, MappedFile mapped) : name_(std::move(name)), mapped_(std::move(mapped)), batches_(read_batches(name_, mapped_)) {
     first_.push_back(0);
     for (const auto& batch : batches_) first_.push_back(first_.back() + batch->num_rows());
   }
   std::int64_t size() const override { return first_.back(); }
   std::string where(std::int64_t index) const override { return fmt::format("{}: row {}", name_, index); }
   OrderedJson record(std::int64_t index) const override {
+    refuse_shortened(mapped_);
     const auto which = static_cast<std::size_t>(std::ranges::upper_bound(first_, index) - first_.begin() - 1);
     const arrow::RecordBatch& batch = *batches_[which];
     OrderedJson record = OrderedJson::object();
@@ -138,24 +156,10 @@ class ArrowSource : public RecordSource {
 
  private:
   std::string name_;
-  std::vector<std::shared_ptr<arrow::RecordBatch>> batches_;  ///< views of the mapped file, where it is not compressed
+  MappedFile mapped_;
+  std::vector<std::shared_ptr<arrow::RecordBatch>> batches_;  ///< views of it, where it is not compressed
   std::vector<std::int64_t> first_;                           ///< [batches + 1]: rows before each
 };
-
-/// Both of Arrow's formats: the file, which ends with an index, and the stream, which Hugging Face datasets writes.
-std::vector<std::shared_ptr<arrow::RecordBatch>> read_batches(const fs::path& path, const std::string& file) {
-  const auto mapped = check(path, arrow::io::MemoryMappedFile::Open(file, arrow::io::FileMode::READ));
-  std::vector<std::shared_ptr<arrow::RecordBatch>> batches;
-  if (const auto reader = arrow::ipc::RecordBatchFileReader::Open(mapped); reader.ok()) {
-    for (int index = 0; index < (*reader)->num_record_batches(); ++index) batches.push_back(check(path, (*reader)->ReadRecordBatch(index)));
-  } else {
-    check(path, mapped->Seek(0));
-    const auto stream = check(path, arrow::ipc::RecordBatchStreamReader::Open(mapped));
-    for (auto batch = check(path, stream->Next()); batch != nullptr; batch = check(path, stream->Next())) batches.push_back(batch);
-  }
-  for (const auto& batch : batches) check(path, batch->Validate());
-  return batches;
-}
 
 /// Parquet's row groups, one after the other, as an Arrow file: pages of Parquet can only be decoded as a whole, and records are read in any order.
 void unpack_parquet(const fs::path& path, const std::string& unpacked) {
@@ -172,9 +176,7 @@ void unpack_parquet(const fs::path& path, const std::string& unpacked) {
 
 }  // namespace
 
-std::unique_ptr<RecordSource> open_arrow_records(const fs::path& file) {
-  return std::make_unique<ArrowSource>(file.string(), read_batches(file, file.string()));
-}
+std::unique_ptr<RecordSource> open_arrow_records(const fs::path& file) { return std::make_unique<ArrowSource>(file.string(), MappedFile(file)); }
 
 std::unique_ptr<RecordSource> open_parquet_records(const fs::path& file) {
   const TemporaryFile unpacked("Parquet is unpacked there");
@@ -183,7 +185,7 @@ std::unique_ptr<RecordSource> open_parquet_records(const fs::path& file) {
   } catch (const parquet::ParquetException& error) {
     refuse(file, error.what());
   }
-  return std::make_unique<ArrowSource>(file.string(), read_batches(file, unpacked.path()));
+  return std::make_unique<ArrowSource>(file.string(), MappedFile(unpacked.path()));
 }
 
 }  // namespace tessera::data

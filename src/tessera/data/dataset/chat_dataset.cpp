@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -21,7 +23,7 @@ bool has_assistant(const Conversation& conversation) {
 }  // namespace
 
 ChatDataset::ChatDataset(Records records, InstructionOptions options, ChatOptions chat, DatasetContext context)
-    : records_(std::move(records)), options_(options), chat_(std::move(chat)), context_(std::move(context)) {
+    : records_(std::move(records)), options_(options), chat_(std::move(chat)), context_(std::move(context)), long_samples_(options_, context_) {
   if (!context_.chat_template) {
     throw UserError({"", "there is no chat template", "a chat dataset is written down by the tokenizer's template, or by chat_template",
                      "set chat_template to a .jinja file, or use a model that was trained to chat"});
@@ -38,8 +40,7 @@ Conversation ChatDataset::conversation(std::int64_t index, const std::string& wh
   return with_recent_exchanges(std::move(found), options_.seq_length, context_, where);
 }
 
-/// Renders, and tokenises only what might be too long: a token holds at least one byte.
-ChatDataset::Verdict ChatDataset::check(std::int64_t index) const {
+ChatDataset::Verdict ChatDataset::check(std::int64_t index) {
   const std::string where = records_.where(index);
   const Conversation found = conversation(index, where);
   if (!has_assistant(found)) {
@@ -50,11 +51,11 @@ ChatDataset::Verdict ChatDataset::check(std::int64_t index) const {
   if (bytes < 2) throw UserError({where, "the conversation is empty", "a sample has something to read and something to predict", ""});
   if (chat_.skip_too_long && bytes > options_.seq_length && conversation_tokens(found, context_, where) > options_.seq_length)
     return Verdict::TooLong;
-  if (!options_.truncate && context_.context_length > 0 && bytes > context_.context_length) conversation_sample(found, options_, context_, where);
+  long_samples_.check(bytes, [&] { return conversation_sample(found, options_, context_, where); });
   return Verdict::Good;
 }
 
-ChatDataset::Verdict ChatDataset::check(std::int64_t index, std::string& reason) const {
+ChatDataset::Verdict ChatDataset::check(std::int64_t index, std::string& reason) {
   if (!chat_.skip_invalid) return check(index);
   try {
     return check(index);
@@ -66,22 +67,24 @@ ChatDataset::Verdict ChatDataset::check(std::int64_t index, std::string& reason)
 }
 
 void ChatDataset::leave_out() {
-  const auto count = static_cast<std::size_t>(records_.size());
-  std::vector<Verdict> verdicts(count);
-  std::vector<std::string> reasons(count);
+  std::vector<Verdict> verdicts(static_cast<std::size_t>(records_.size()));
+  std::mutex mutex;
+  std::int64_t first_invalid = records_.size();
   for_each_index(records_.size(), context_.num_threads, "checking conversations", [&](std::int64_t index) {
-    const auto at = static_cast<std::size_t>(index);
-    verdicts[at] = check(index, reasons[at]);
+    std::string reason;
+    verdicts[static_cast<std::size_t>(index)] = check(index, reason);
+    const std::lock_guard lock(mutex);
+    if (reason.empty() || index > first_invalid) return;
+    first_invalid = index;
+    first_invalid_ = std::move(reason);
   });
   std::vector<std::int64_t> good;
-  for (std::int64_t index = 0; index < records_.size(); ++index) {
-    const auto at = static_cast<std::size_t>(index);
-    if (verdicts[at] == Verdict::Good) good.push_back(index);
-    if (verdicts[at] == Verdict::Invalid && num_invalid_++ == 0) first_invalid_ = reasons[at];
-    num_without_assistant_ += verdicts[at] == Verdict::NoAssistant ? 1 : 0;
-    num_too_long_ += verdicts[at] == Verdict::TooLong ? 1 : 0;
-  }
-  if (good.size() < count) records_.keep_only(good);
+  for (std::int64_t index = 0; index < records_.size(); ++index)
+    if (verdicts[static_cast<std::size_t>(index)] == Verdict::Good) good.push_back(index);
+  num_invalid_ = std::ranges::count(verdicts, Verdict::Invalid);
+  num_without_assistant_ = std::ranges::count(verdicts, Verdict::NoAssistant);
+  num_too_long_ = std::ranges::count(verdicts, Verdict::TooLong);
+  if (good.size() < verdicts.size()) records_.keep_only(good);
 }
 
 Sample ChatDataset::sample(std::int64_t index) const {
@@ -92,7 +95,7 @@ Sample ChatDataset::sample(std::int64_t index) const {
 }
 
 std::string ChatDataset::left_out() const {
-  std::string text;
+  std::string text = long_samples_.description();
   if (num_invalid_ > 0) text += fmt::format("; {} invalid sample(s) skipped, the first because {}", num_invalid_, first_invalid_);
   if (num_without_assistant_ > 0) text += fmt::format("; {} without an assistant's turn left out", num_without_assistant_);
   if (num_too_long_ > 0) text += fmt::format("; {} longer than {} tokens left out", num_too_long_, options_.seq_length);

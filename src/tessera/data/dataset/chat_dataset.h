@@ -37,8 +37,8 @@ class ChatDataset : public Dataset {
  private:
   enum class Verdict : std::uint8_t { Good, Invalid, NoAssistant, TooLong };
   Conversation conversation(std::int64_t index, const std::string& where) const;
-  Verdict check(std::int64_t index) const;
-  Verdict check(std::int64_t index, std::string& reason) const;
+  Verdict check(std::int64_t index);
+  Verdict check(std::int64_t index, std::string& reason);
   void leave_out();
   std::string left_out() const;  ///< and why, as the end of a sentence
 
@@ -46,6 +46,7 @@ class ChatDataset : public Dataset {
   InstructionOptions options_;
   ChatOptions chat_;
   DatasetContext context_;
+  LongSamples long_samples_;
   std::int64_t num_invalid_ = 0;
   std::int64_t num_without_assistant_ = 0;
   std::int64_t num_too_long_ = 0;

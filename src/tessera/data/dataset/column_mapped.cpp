@@ -10,8 +10,7 @@
 namespace tessera::data {
 namespace {
 
-/// A token holds at least one byte, so the bytes of the texts and what the template adds bound a sample's tokens (save for normalizers that lengthen
-/// text, whose samples are still checked when they are made).
+/// What a template may add to the texts.
 constexpr std::int64_t kTemplateTokens = 256;
 
 std::string prompt_of(const std::optional<std::string>& context, const std::optional<std::string>& question) {
@@ -28,7 +27,11 @@ std::optional<std::string> column(const OrderedJson& record, const std::optional
 }  // namespace
 
 ColumnMappedDataset::ColumnMappedDataset(Records records, ColumnMappedOptions options, DatasetContext context)
-    : records_(std::move(records)), options_(std::move(options)), columns_{options_.columns.answer}, context_(std::move(context)) {
+    : records_(std::move(records)),
+      options_(std::move(options)),
+      columns_{options_.columns.answer},
+      context_(std::move(context)),
+      long_samples_(options_.instruction, context_) {
   for (const auto& name : {options_.columns.context, options_.columns.question})
     if (name) columns_.push_back(*name);
   if (records_.size() == 0) throw UserError({records_.description(), "the dataset is empty", "training needs at least one sample", ""});
@@ -70,7 +73,7 @@ ColumnMappedDataset::Pair ColumnMappedDataset::checked_pair(std::int64_t index) 
   return pair;
 }
 
-void ColumnMappedDataset::check(std::int64_t index) const {
+void ColumnMappedDataset::check(std::int64_t index) {
   const Pair found = pair(index);
   const std::string where = records_.where(index);
   if (found.answer.find_first_not_of(" \t\r\n") == std::string::npos) {
@@ -80,13 +83,11 @@ void ColumnMappedDataset::check(std::int64_t index) const {
   if (!uses_template() && prompt_of(found.context, found.question).size() <= 1) {
     throw UserError({where, "the prompt is empty", "a sample has a context or a question before its answer", "remove the record, or complete it"});
   }
-  // Only what might be too long is tokenised here, so that training does not stop at it hours later.
   const std::int64_t bytes = std::ssize(found.context.value_or("")) + std::ssize(found.question.value_or("")) + std::ssize(found.answer);
-  const bool may_be_too_long = !options_.instruction.truncate && context_.context_length > 0 && bytes + kTemplateTokens > context_.context_length;
-  if (may_be_too_long) make_sample(found, where);
+  long_samples_.check(bytes + kTemplateTokens, [&] { return make_sample(found, where); });
 }
 
-Sample ColumnMappedDataset::make_sample(const Pair& pair, const std::string& where) const {
+InstructionSample ColumnMappedDataset::make_sample(const Pair& pair, const std::string& where) const {
   if (!uses_template()) return prompt_completion_sample(prompt_of(pair.context, pair.question), pair.answer, options_.instruction, context_, where);
   OrderedJson messages = OrderedJson::array();
   const auto add = [&](const char* role, const std::string& content) { messages.push_back(OrderedJson{{"role", role}, {"content", content}}); };
@@ -109,7 +110,8 @@ Sample ColumnMappedDataset::sample(std::int64_t index) const {
 }
 
 std::string ColumnMappedDataset::description() const {
-  return fmt::format("{} question-answer pairs from {}{}", records_.size(), records_.description(), uses_template() ? ", chat template" : "");
+  return fmt::format("{} question-answer pairs from {}{}{}", records_.size(), records_.description(), uses_template() ? ", chat template" : "",
+                     long_samples_.description());
 }
 
 }  // namespace tessera::data

@@ -45,8 +45,8 @@ class ColumnMappedDataset : public Dataset {
   };
   Pair pair(std::int64_t index) const;
   Pair checked_pair(std::int64_t index) const;
-  Sample make_sample(const Pair& pair, const std::string& where) const;
-  void check(std::int64_t index) const;
+  InstructionSample make_sample(const Pair& pair, const std::string& where) const;
+  void check(std::int64_t index);
   void check_columns() const;
   bool uses_template() const;
 
@@ -54,6 +54,7 @@ class ColumnMappedDataset : public Dataset {
   ColumnMappedOptions options_;
   std::vector<std::string> columns_;  ///< the answer's, then those of context and question that the mapping names
   DatasetContext context_;
+  LongSamples long_samples_;
 };
 
 }  // namespace tessera::data

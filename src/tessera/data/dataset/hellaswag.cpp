@@ -14,6 +14,9 @@
 namespace tessera::data {
 namespace {
 
+/// What the tokenizer may add to the two texts.
+constexpr std::int64_t kSpecialTokens = 16;
+
 /// Which ending is right. The test split has no labels.
 std::int64_t label_of(const OrderedJson& record, const std::string& where) {
   const auto label = record.find("label");
@@ -42,12 +45,17 @@ std::string ending_of(const OrderedJson& record, const std::string& where) {
 }  // namespace
 
 HellaSwagDataset::HellaSwagDataset(Records records, std::int64_t seq_length, bool pad, DatasetContext context)
-    : records_(std::move(records)), seq_length_(seq_length), context_(std::move(context)) {
+    : records_(std::move(records)),
+      seq_length_(seq_length),
+      context_(std::move(context)),
+      long_samples_({.seq_length = seq_length, .truncate = seq_length > 0}, context_) {
   if (records_.size() == 0) throw UserError({records_.description(), "the dataset is empty", "training needs at least one sample", ""});
-  if (!pad) {
-    for_each_index(records_.size(), context_.num_threads, "checking samples", [this](std::int64_t index) { pair(index); });
-    return;
-  }
+  for_each_index(records_.size(), context_.num_threads, "checking samples", [this](std::int64_t index) {
+    const Pair texts = pair(index);
+    long_samples_.check(std::ssize(texts.context) + std::ssize(texts.ending) + kSpecialTokens,
+                        [&] { return make_sample(texts, records_.where(index)); });
+  });
+  if (!pad) return;
   const std::vector<std::int32_t> lengths = sample_lengths(*this, context_.num_threads);
   padded_length_ = (*std::ranges::max_element(lengths) + 7) / 8 * 8;
   if (context_.context_length > 0) padded_length_ = std::min(padded_length_, context_.context_length);
@@ -62,36 +70,41 @@ HellaSwagDataset::Pair HellaSwagDataset::pair(std::int64_t index) const {
   return pair;
 }
 
-Sample HellaSwagDataset::sample(std::int64_t index) const {
-  const Pair texts = pair(index);
+InstructionSample HellaSwagDataset::make_sample(const Pair& texts, const std::string& where) const {
   const Tokenizer& tokenizer = *context_.tokenizer;
   std::vector<TokenId> context = tokenizer.encode(texts.context, true);
   std::vector<TokenId> ending = tokenizer.encode(texts.ending, true);
   if (tokenizer.is_special(context.back())) context.pop_back();
   if (tokenizer.is_special(ending.front())) ending.erase(ending.begin());
-  const std::string where = records_.where(index);
   if (context.empty() || ending.empty())
     throw UserError({where, "the context or the ending has no tokens of its own", "a sample has something to read and something to learn", ""});
 
-  Sample sample;
+  InstructionSample sample;
   sample.input_ids.assign(context.begin(), context.end());
   sample.input_ids.insert(sample.input_ids.end(), ending.begin(), ending.end());
   sample.labels.assign(context.size() - 1, ignored_label);
   sample.labels.insert(sample.labels.end(), ending.begin(), ending.end());
   sample.labels.push_back(ignored_label);
   if (seq_length_ > 0 && std::ssize(sample.input_ids) > seq_length_) {
+    sample.num_cut = std::ssize(sample.input_ids) - seq_length_;
     sample.input_ids.resize(static_cast<std::size_t>(seq_length_));
     sample.labels.resize(static_cast<std::size_t>(seq_length_));
   }
   sample.padded_length = padded_length_;
-  sample.number = index;
   check_sample_fits(sample, context_, where);
+  return sample;
+}
+
+Sample HellaSwagDataset::sample(std::int64_t index) const {
+  Sample sample = make_sample(pair(index), records_.where(index));
+  sample.number = index;
   return sample;
 }
 
 std::string HellaSwagDataset::description() const {
   const std::string padding = padded_length_ > 0 ? fmt::format(", padded to {} tokens", padded_length_) : "";
-  return fmt::format("{} HellaSwag contexts with their endings from {}{}", records_.size(), records_.description(), padding);
+  return fmt::format("{} HellaSwag contexts with their endings from {}{}{}", records_.size(), records_.description(), padding,
+                     long_samples_.description());
 }
 
 }  // namespace tessera::data

@@ -5,6 +5,7 @@
 
 #include "tessera/data/dataset/context.h"
 #include "tessera/data/dataset/dataset.h"
+#include "tessera/data/dataset/instruction.h"
 #include "tessera/data/dataset/records.h"
 
 namespace tessera::data {
@@ -26,11 +27,13 @@ class HellaSwagDataset : public Dataset {
     std::string ending;
   };
   Pair pair(std::int64_t index) const;
+  InstructionSample make_sample(const Pair& texts, const std::string& where) const;
 
   Records records_;
   std::int64_t seq_length_;
   std::int64_t padded_length_ = 0;
   DatasetContext context_;
+  LongSamples long_samples_;
 };
 
 }  // namespace tessera::data

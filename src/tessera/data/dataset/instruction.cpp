@@ -22,21 +22,23 @@ std::int64_t cut_length(const InstructionOptions& options, const DatasetContext&
 }
 
 /// Cuts the text and leaves the tokenizer's own tokens at the end where they are, as Hugging Face tokenizers do.
-void cut(Tokens& tokens, std::int64_t length, const FrameSize& frame) {
+std::int64_t cut(Tokens& tokens, std::int64_t length, const FrameSize& frame) {
   const auto limit = static_cast<std::size_t>(length);
-  if (length == 0 || tokens.size() <= limit) return;
+  if (length == 0 || tokens.size() <= limit) return 0;
+  const std::int64_t num_cut = std::ssize(tokens) - length;
   const std::size_t after = std::min(frame.after, limit);
   const auto first_removed = tokens.begin() + static_cast<std::ptrdiff_t>(limit - after);
   tokens.erase(first_removed, tokens.end() - static_cast<std::ptrdiff_t>(after));
+  return num_cut;
 }
 
 /// Shifts: position t predicts token t + 1, where `learn[t + 1]`.
-Sample shifted_sample(const Tokens& tokens, const std::vector<bool>& learn, const InstructionOptions& options, const DatasetContext& context,
-                      const std::string& where) {
+InstructionSample shifted_sample(const Tokens& tokens, const std::vector<bool>& learn, const InstructionOptions& options,
+                                 const DatasetContext& context, const std::string& where) {
   if (tokens.size() < 2) {
     throw UserError({where, fmt::format("makes {} token(s)", tokens.size()), "a sample has at least two tokens: one to read and one to predict", ""});
   }
-  Sample sample;
+  InstructionSample sample;
   sample.input_ids.assign(tokens.begin(), tokens.end() - 1);
   sample.labels.assign(tokens.begin() + 1, tokens.end());
   for (std::size_t t = 0; t < sample.labels.size(); ++t) {
@@ -201,19 +203,21 @@ void unlearn_reasoning(const Conversation& conversation, const Tokens& whole, co
 
 }  // namespace
 
-Sample prompt_completion_sample(std::string_view prompt, std::string_view answer, const InstructionOptions& options, const DatasetContext& context,
-                                const std::string& where) {
+InstructionSample prompt_completion_sample(std::string_view prompt, std::string_view answer, const InstructionOptions& options,
+                                           const DatasetContext& context, const std::string& where) {
   const std::string text = std::string(prompt).append(answer);
   const FrameSize frame = context.tokenizer->frame_size();
   auto [tokens, prompt_size] = context.tokenizer->encode_with_prefix(text, options.answer_only_loss_mask ? prompt.size() : 0, true);
   std::vector<bool> learn(tokens.size(), true);
   if (options.answer_only_loss_mask) std::fill_n(learn.begin(), std::min(frame.before + prompt_size, learn.size()), false);
-  cut(tokens, cut_length(options, context), frame);
-  return shifted_sample(tokens, learn, options, context, where);
+  const std::int64_t num_cut = cut(tokens, cut_length(options, context), frame);
+  InstructionSample sample = shifted_sample(tokens, learn, options, context, where);
+  sample.num_cut = num_cut;
+  return sample;
 }
 
-Sample conversation_sample(const Conversation& conversation, const InstructionOptions& options, const DatasetContext& context,
-                           const std::string& where) {
+InstructionSample conversation_sample(const Conversation& conversation, const InstructionOptions& options, const DatasetContext& context,
+                                      const std::string& where) {
   TESSERA_ASSERT(context.chat_template, "conversations need a chat template");
   Rendered rendered = render(conversation, context, where);
   Tokens& tokens = rendered.tokens;
@@ -225,8 +229,10 @@ Sample conversation_sample(const Conversation& conversation, const InstructionOp
   }
   if (options.mask_history) keep_last_turn(learn);
   if (options.mask_reasoning) unlearn_reasoning(conversation, tokens, context, where, learn);
-  cut(tokens, cut_length(options, context), {});
-  return shifted_sample(tokens, learn, options, context, where);
+  const std::int64_t num_cut = cut(tokens, cut_length(options, context), {});
+  InstructionSample sample = shifted_sample(tokens, learn, options, context, where);
+  sample.num_cut = num_cut;
+  return sample;
 }
 
 std::int64_t conversation_tokens(const Conversation& conversation, const DatasetContext& context, const std::string& where) {
@@ -236,5 +242,14 @@ std::int64_t conversation_tokens(const Conversation& conversation, const Dataset
 std::int64_t conversation_bytes(const Conversation& conversation, const DatasetContext& context, const std::string& where) {
   return std::ssize(render_text(conversation, context, where).text);
 }
+
+LongSamples::LongSamples(const InstructionOptions& options, const DatasetContext& context)
+    : limit_(options.truncate ? cut_length(options, context) : context.context_length) {}
+
+void LongSamples::check(std::int64_t num_bytes, const std::function<InstructionSample()>& make) {
+  if (limit_ > 0 && num_bytes > limit_ && make().num_cut > 0) ++num_cut_;
+}
+
+std::string LongSamples::description() const { return num_cut_ == 0 ? "" : fmt::format("; {} of them cut to {} tokens", num_cut_.load(), limit_); }
 
 }  // namespace tessera::data

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -20,12 +22,16 @@ struct InstructionOptions {
   bool mask_reasoning = false;        ///< do not learn what comes from a message's `reasoning_content`
 };
 
+struct InstructionSample : Sample {
+  std::int64_t num_cut = 0;  ///< tokens that truncation took
+};
+
 /// AutoModel's format_prompt_completion: `prompt + answer` is one text, encoded with the tokenizer's own special tokens; when only the answer is
 /// learnt, as many tokens are masked as the prompt alone encodes to. (A prompt that ends with a space therefore masks the first token of the answer
 /// too, when the tokenizer joins the space to the word: kept, so that losses agree with AutoModel's.) Throws UserError naming `where` when the sample
 /// is longer than the context, or has a token that the model lacks.
-Sample prompt_completion_sample(std::string_view prompt, std::string_view answer, const InstructionOptions& options, const DatasetContext& context,
-                                const std::string& where);
+InstructionSample prompt_completion_sample(std::string_view prompt, std::string_view answer, const InstructionOptions& options,
+                                           const DatasetContext& context, const std::string& where);
 
 /// A conversation and the tools that its template sees (null for none).
 struct Conversation {
@@ -38,8 +44,8 @@ struct Conversation {
 /// reaches from the end of the conversation rendered up to it to the end of the conversation rendered with it. Reasoning is located by rendering once
 /// more without it. A template without a system role gets the system text at the head of the first user message. Throws UserError naming `where` as
 /// above, when there is no assistant's turn to learn, and when the template rewrites earlier turns so that turns cannot be located.
-Sample conversation_sample(const Conversation& conversation, const InstructionOptions& options, const DatasetContext& context,
-                           const std::string& where);
+InstructionSample conversation_sample(const Conversation& conversation, const InstructionOptions& options, const DatasetContext& context,
+                                      const std::string& where);
 
 /// The tokens of the conversation as rendered. UserError as for conversation_bytes.
 std::int64_t conversation_tokens(const Conversation& conversation, const DatasetContext& context, const std::string& where);
@@ -47,5 +53,20 @@ std::int64_t conversation_tokens(const Conversation& conversation, const Dataset
 /// The bytes of the conversation as rendered: a bound on its tokens (save for tokenizers whose normalizer lengthens text). UserError naming `where`
 /// when the template refuses the conversation.
 std::int64_t conversation_bytes(const Conversation& conversation, const DatasetContext& context, const std::string& where);
+
+/// What a dataset of instructions looks at before training begins: only samples whose bytes say that they may be too long are made, for a token holds
+/// at least one byte (save for tokenizers whose normalizer lengthens text).
+class LongSamples {
+ public:
+  LongSamples(const InstructionOptions& options, const DatasetContext& context);
+  /// From any thread. `make` makes the sample whose text has `num_bytes`: UserError when it does not fit into the model, counted when it is cut.
+  void check(std::int64_t num_bytes, const std::function<InstructionSample()>& make);
+  /// "; 12 of them cut to 512 tokens", or nothing.
+  std::string description() const;
+
+ private:
+  std::int64_t limit_;  ///< tokens; 0: none
+  std::atomic<std::int64_t> num_cut_ = 0;
+};
 
 }  // namespace tessera::data

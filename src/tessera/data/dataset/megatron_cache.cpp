@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cstring>
+#include <array>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -11,40 +11,56 @@
 #include "tessera/core/error.h"
 #include "tessera/core/file.h"
 #include "tessera/core/random.h"
+#include "tessera/core/temporary.h"
 
 namespace tessera::data {
 namespace {
 
 namespace fs = std::filesystem;
 
-// The file: magic, the length of the description and the three arrays' lengths (u64 each), then description and arrays.
-constexpr std::string_view kMagic = "tessera sampling 1\n";
+// The file: a header, the three arrays, which it aligns, and the description.
+constexpr std::array<char, 24> kMagic = {"tessera sampling 2\n"};
+struct Header {
+  std::array<char, 24> magic = kMagic;
+  std::uint64_t num_shuffled = 0;
+  std::uint64_t num_samples = 0;
+  std::uint64_t num_documents = 0;
+};
+static_assert(sizeof(Header) % alignof(std::int64_t) == 0);
 
+/// The next `count` values; nothing, and all bytes left, when there are not so many.
 template <class Value>
-bool take(std::string_view& bytes, std::vector<Value>& values, std::uint64_t count) {
-  if (count > bytes.size() / sizeof(Value)) return false;
-  values.resize(count);
-  if (count > 0) std::memcpy(values.data(), bytes.data(), count * sizeof(Value));
-  bytes.remove_prefix(count * sizeof(Value));
-  return true;
+std::span<const Value> take(std::span<const std::byte>& bytes, std::uint64_t count) {
+  if (count > bytes.size() / sizeof(Value)) return {};
+  const auto* const values = reinterpret_cast<const Value*>(bytes.data());
+  bytes = bytes.subspan(count * sizeof(Value));
+  return {values, count};
 }
 
-std::optional<MegatronSampling> read(const fs::path& path, const std::string& description) {
-  if (!fs::exists(path)) return std::nullopt;
-  const MappedFile file(path);
-  std::string_view bytes = file.text();
-  if (!bytes.starts_with(kMagic)) return std::nullopt;
-  bytes.remove_prefix(kMagic.size());
-  std::vector<std::uint64_t> counts;
-  if (!take(bytes, counts, 4) || !bytes.substr(0, counts[0]).starts_with(description) || counts[0] != description.size()) return std::nullopt;
-  bytes.remove_prefix(counts[0]);
-  MegatronSampling sampling;
-  const bool whole =
-      take(bytes, sampling.documents, counts[1]) && take(bytes, sampling.samples, counts[2]) && take(bytes, sampling.shuffle, counts[3]);
-  return whole && bytes.empty() ? std::optional(std::move(sampling)) : std::nullopt;
+std::optional<StoredSampling> read(MappedFile file, const std::string& description) {
+  std::span<const std::byte> bytes = file.bytes();
+  const std::span<const Header> header = take<Header>(bytes, 1);
+  if (header.empty() || header.front().magic != kMagic) return std::nullopt;
+  const Header& counts = header.front();
+  const auto shuffle = take<std::int64_t>(bytes, counts.num_shuffled);
+  const auto samples = take<std::int64_t>(bytes, counts.num_samples);
+  const auto documents = take<std::int32_t>(bytes, counts.num_documents);
+  const bool whole = shuffle.size() == counts.num_shuffled && samples.size() == counts.num_samples && documents.size() == counts.num_documents;
+  if (!whole || std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()) != description) return std::nullopt;
+  return StoredSampling{std::move(file), documents, samples, shuffle};
 }
 
-void write(const fs::path& path, const std::string& description, const MegatronSampling& sampling) {
+/// Hands the file's bytes to `write`, part by part.
+void write_parts(const std::string& description, const MegatronSampling& sampling, const std::function<void(std::span<const std::byte>)>& write) {
+  const Header header{.num_shuffled = sampling.shuffle.size(), .num_samples = sampling.samples.size(), .num_documents = sampling.documents.size()};
+  write(std::as_bytes(std::span(&header, 1)));
+  write(std::as_bytes(std::span(sampling.shuffle)));
+  write(std::as_bytes(std::span(sampling.samples)));
+  write(std::as_bytes(std::span(sampling.documents)));
+  write(std::as_bytes(std::span(description)));
+}
+
+void keep(const fs::path& path, const std::string& description, const MegatronSampling& sampling) {
   std::error_code error;
   fs::create_directories(path.parent_path(), error);
   if (error)
@@ -52,26 +68,31 @@ void write(const fs::path& path, const std::string& description, const MegatronS
   const auto operations = posix_file_operations();
   const fs::path aside = path.string() + fmt::format(".{}", ::getpid());
   FileWriter writer(*operations, aside);
-  writer.write(kMagic);
-  const std::uint64_t counts[] = {description.size(), sampling.documents.size(), sampling.samples.size(), sampling.shuffle.size()};
-  writer.write(std::as_bytes(std::span(counts)));
-  writer.write(description);
-  writer.write(std::as_bytes(std::span(sampling.documents)));
-  writer.write(std::as_bytes(std::span(sampling.samples)));
-  writer.write(std::as_bytes(std::span(sampling.shuffle)));
+  write_parts(description, sampling, [&](std::span<const std::byte> bytes) { writer.write(bytes); });
   writer.finish();
   operations->rename(aside, path);
 }
 
+StoredSampling opened(const fs::path& path, const std::string& description) {
+  std::optional<StoredSampling> sampling = read(MappedFile(path), description);
+  if (!sampling) throw Failure({path.string(), "what was just written reads differently", "", "look after the disk"});
+  return *std::move(sampling);
+}
+
 }  // namespace
 
-MegatronSampling cached_sampling(const fs::path& directory, const std::string& description, const std::function<MegatronSampling()>& make) {
-  if (directory.empty()) return make();
+StoredSampling cached_sampling(const fs::path& directory, const std::string& description, const std::function<MegatronSampling()>& make) {
+  if (directory.empty()) {
+    TemporaryFile file("samples are listed there");
+    write_parts(description, make(),
+                [&](std::span<const std::byte> bytes) { file.write(std::span(reinterpret_cast<const char*>(bytes.data()), bytes.size())); });
+    return opened(file.path(), description);
+  }
   const fs::path path = directory / fmt::format("{:016x}.sampling", hash_name(description));
-  if (auto known = read(path, description)) return *std::move(known);
-  MegatronSampling sampling = make();
-  write(path, description, sampling);
-  return sampling;
+  if (fs::exists(path))
+    if (auto known = read(MappedFile(path), description)) return *std::move(known);
+  keep(path, description, make());
+  return opened(path, description);
 }
 
 }  // namespace tessera::data

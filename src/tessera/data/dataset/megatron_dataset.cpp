@@ -163,7 +163,7 @@ void MegatronDataset::build_parts(const std::vector<fs::path>& prefixes, const s
                                   .seed = options_.seed};
     const auto length = [&](std::int64_t document) -> std::int64_t { return file.length(document); };
     try {
-      MegatronSampling sampling = cached_sampling(options_.cache, describe(file, request), [&] { return sample_documents(request, length); });
+      StoredSampling sampling = cached_sampling(options_.cache, describe(file, request), [&] { return sample_documents(request, length); });
       parts_[part] = std::make_unique<const Part>(std::move(file), std::move(sampling));
     } catch (const UserError& error) {
       Problem problem = error.problems().front();
@@ -176,7 +176,7 @@ void MegatronDataset::build_parts(const std::vector<fs::path>& prefixes, const s
 std::int64_t MegatronDataset::size() const { return size_; }
 
 Sample MegatronDataset::part_sample(const Part& part, std::int64_t index) const {
-  const MegatronSampling& sampling = part.sampling;
+  const StoredSampling& sampling = part.sampling;
   const auto at = static_cast<std::size_t>(2 * sampling.shuffle[static_cast<std::size_t>(index)]);
   const std::int64_t first = sampling.samples[at], last = sampling.samples[at + 2];
   Sample sample;

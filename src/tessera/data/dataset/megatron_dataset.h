@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tessera/data/dataset/dataset.h"
+#include "tessera/data/dataset/megatron_cache.h"
 #include "tessera/data/dataset/megatron_sampling.h"
 #include "tessera/formats/megatron.h"
 
@@ -29,7 +30,8 @@ struct MegatronOptions {
 };
 
 /// AutoModel's MegatronPretraining over local files: the samples of Megatron-LM, in its order, for the same seed. Samples are not padded, and
-/// documents in a sample see each other. Files are mapped; the indices take 4 bytes for each document and 24 for each sample.
+/// documents in a sample see each other. Files are mapped, and so are the indices (4 bytes for each document and 24 for each
+/// sample).
 class MegatronDataset : public Dataset {
  public:
   /// UserError for files that are missing or damaged, shares or weights that make no sense, and splits too small for a sample.
@@ -41,7 +43,7 @@ class MegatronDataset : public Dataset {
  private:
   struct Part {
     formats::MegatronFile file;
-    MegatronSampling sampling;
+    StoredSampling sampling;
   };
   Sample part_sample(const Part& part, std::int64_t index) const;
   void build_parts(const std::vector<std::filesystem::path>& prefixes, const std::vector<std::optional<std::int64_t>>& num_samples);

@@ -58,6 +58,7 @@ Sample NanogptDataset::sample(std::int64_t index) const {
   const std::int64_t within = index - first_[which];
   const std::int64_t start = options_.align_to ? starts_[which][static_cast<std::size_t>(within)] : within * (options_.seq_length + 1);
   std::vector<std::int64_t> tokens(static_cast<std::size_t>(options_.seq_length + 1));
+  shards_[which].refuse_shortened();
   shards_[which].read(start, tokens);
   if (options_.vocab_size > 0) check_vocabulary(tokens, options_.vocab_size, fmt::format("{}: token {}", shards_[which].path().string(), start));
   Sample sample;

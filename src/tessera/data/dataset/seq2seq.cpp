@@ -47,7 +47,7 @@ std::string target_text(const OrderedJson& value) {
 }  // namespace
 
 Seq2SeqDataset::Seq2SeqDataset(Records records, Seq2SeqColumns columns, InstructionOptions options, DatasetContext context)
-    : records_(std::move(records)), columns_(std::move(columns)), options_(options), context_(std::move(context)) {
+    : records_(std::move(records)), columns_(std::move(columns)), options_(options), context_(std::move(context)), long_samples_(options_, context_) {
   if (records_.size() == 0) throw UserError({records_.description(), "the dataset is empty", "training needs at least one sample", ""});
   for_each_index(records_.size(), context_.num_threads, "checking samples", [this](std::int64_t index) {
     const Pair found = pair(index);
@@ -55,8 +55,7 @@ Seq2SeqDataset::Seq2SeqDataset(Records records, Seq2SeqColumns columns, Instruct
     if (found.target.empty())
       throw UserError({where, fmt::format("the target (column '{}') is empty", columns_.target_key), "a sample needs something to learn",
                        "remove the record, or complete it"});
-    if (!options_.truncate && context_.context_length > 0 && std::ssize(found.source) + std::ssize(found.target) > context_.context_length)
-      make_sample(found, where);
+    long_samples_.check(std::ssize(found.source) + std::ssize(found.target), [&] { return make_sample(found, where); });
   });
 }
 
@@ -68,7 +67,7 @@ Seq2SeqDataset::Pair Seq2SeqDataset::pair(std::int64_t index) const {
   return {source, target_text(column(record, columns_.target_key, where))};
 }
 
-Sample Seq2SeqDataset::make_sample(const Pair& pair, const std::string& where) const {
+InstructionSample Seq2SeqDataset::make_sample(const Pair& pair, const std::string& where) const {
   return prompt_completion_sample(pair.source + " ", pair.target, options_, context_, where);
 }
 
@@ -79,7 +78,7 @@ Sample Seq2SeqDataset::sample(std::int64_t index) const {
 }
 
 std::string Seq2SeqDataset::description() const {
-  return fmt::format("{} pairs of source and target from {}", records_.size(), records_.description());
+  return fmt::format("{} pairs of source and target from {}{}", records_.size(), records_.description(), long_samples_.description());
 }
 
 }  // namespace tessera::data

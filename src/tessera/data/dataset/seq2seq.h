@@ -32,12 +32,13 @@ class Seq2SeqDataset : public Dataset {
     std::string target;
   };
   Pair pair(std::int64_t index) const;
-  Sample make_sample(const Pair& pair, const std::string& where) const;
+  InstructionSample make_sample(const Pair& pair, const std::string& where) const;
 
   Records records_;
   Seq2SeqColumns columns_;
   InstructionOptions options_;
   DatasetContext context_;
+  LongSamples long_samples_;
 };
 
 }  // namespace tessera::data

@@ -26,7 +26,7 @@ std::string first_answer(const OrderedJson& record, const std::string& where) {
 }  // namespace
 
 SquadDataset::SquadDataset(Records records, InstructionOptions options, DatasetContext context)
-    : records_(std::move(records)), options_(options), context_(std::move(context)) {
+    : records_(std::move(records)), options_(options), context_(std::move(context)), long_samples_(options_, context_) {
   if (records_.size() == 0) throw UserError({records_.description(), "the dataset is empty", "training needs at least one sample", ""});
   for_each_index(records_.size(), context_.num_threads, "checking samples", [this](std::int64_t index) { check(index); });
 }
@@ -38,16 +38,14 @@ SquadDataset::Pair SquadDataset::pair(std::int64_t index) const {
           first_answer(record, where)};
 }
 
-void SquadDataset::check(std::int64_t index) const {
+void SquadDataset::check(std::int64_t index) {
   const Pair found = pair(index);
   const std::string where = records_.where(index);
   if (found.answer.empty()) throw UserError({where, "the answer is empty", "a sample needs something to learn", "remove the record, or complete it"});
-  if (!options_.truncate && context_.context_length > 0 &&
-      std::ssize(found.prompt) + std::ssize(found.answer) + kTemplateTokens > context_.context_length)
-    make_sample(found, where);
+  long_samples_.check(std::ssize(found.prompt) + std::ssize(found.answer) + kTemplateTokens, [&] { return make_sample(found, where); });
 }
 
-Sample SquadDataset::make_sample(const Pair& pair, const std::string& where) const {
+InstructionSample SquadDataset::make_sample(const Pair& pair, const std::string& where) const {
   if (!context_.chat_template) return prompt_completion_sample(pair.prompt, pair.answer, options_, context_, where);
   OrderedJson messages = OrderedJson::array();
   messages.push_back(OrderedJson{{"role", "user"}, {"content", pair.prompt}});
@@ -61,6 +59,8 @@ Sample SquadDataset::sample(std::int64_t index) const {
   return sample;
 }
 
-std::string SquadDataset::description() const { return fmt::format("{} SQuAD questions from {}", records_.size(), records_.description()); }
+std::string SquadDataset::description() const {
+  return fmt::format("{} SQuAD questions from {}{}", records_.size(), records_.description(), long_samples_.description());
+}
 
 }  // namespace tessera::data

@@ -27,12 +27,13 @@ class SquadDataset : public Dataset {
     std::string answer;
   };
   Pair pair(std::int64_t index) const;
-  Sample make_sample(const Pair& pair, const std::string& where) const;
-  void check(std::int64_t index) const;
+  InstructionSample make_sample(const Pair& pair, const std::string& where) const;
+  void check(std::int64_t index);
 
   Records records_;
   InstructionOptions options_;
   DatasetContext context_;
+  LongSamples long_samples_;
 };
 
 }  // namespace tessera::data

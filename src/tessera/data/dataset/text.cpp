@@ -3,10 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "tessera/core/error.h"
+#include "tessera/core/temporary.h"
+#include "tessera/core/terminal.h"
 #include "tessera/core/text.h"
 #include "tessera/data/dataset/files.h"
 #include "tessera/data/dataset/parallel.h"
@@ -30,15 +34,23 @@ class Encoder {
     return tokens;
   }
 
-  std::vector<Document> encode_records(const std::filesystem::path& file) const {
+  /// Some thousands of records at a time, in their order: `take` gets their tokens, end to end, and their number.
+  void for_each_block(const std::filesystem::path& file, const std::function<void(const Document&, std::int64_t)>& take) const {
+    constexpr std::int64_t kAtOnce = 4096;
     const Records records({file});
-    std::vector<Document> documents(static_cast<std::size_t>(records.size()));
-    for_each_index(records.size(), context_.num_threads, "tokenising", [&](std::int64_t index) {
-      const OrderedJson record = records.record(index);
-      const std::string where = records.where(index);
-      documents[static_cast<std::size_t>(index)] = encode(needed_text(record, options_.text_column, where), where);
-    });
-    return documents;
+    ProgressBar bar("tokenising " + file.filename().string(), static_cast<std::uint64_t>(records.size()));
+    for (std::int64_t begin = 0; begin < records.size(); begin += kAtOnce) {
+      std::vector<Document> documents(static_cast<std::size_t>(std::min(kAtOnce, records.size() - begin)));
+      for_each_index(std::ssize(documents), context_.num_threads, "tokenising", [&](std::int64_t index) {
+        const OrderedJson record = records.record(begin + index);
+        const std::string where = records.where(begin + index);
+        documents[static_cast<std::size_t>(index)] = encode(needed_text(record, options_.text_column, where), where);
+      });
+      Document block;
+      for (const Document& document : documents) block.insert(block.end(), document.begin(), document.end());
+      take(block, std::ssize(documents));
+      bar.advance(documents.size());
+    }
   }
 
   Document encode_file(const std::filesystem::path& path) const { return encode(read_plain_text(path), path.string()); }
@@ -74,25 +86,32 @@ TextDataset::TextDataset(const std::vector<std::filesystem::path>& files, TextOp
     : options_(std::move(options)) {
   check_options(options_, context);
   const Encoder encoder(options_, context);
-  const auto append = [this](const Document& document) {
-    tokens_.insert(tokens_.end(), document.begin(), document.end());
-    ++num_documents_;
+  TemporaryFile written("the tokens of text are kept there");
+  const auto append = [&](const Document& tokens, std::int64_t num_documents) {
+    written.write(std::span(reinterpret_cast<const char*>(tokens.data()), tokens.size() * sizeof(TokenId)));
+    num_documents_ += num_documents;
   };
   for (const auto& file : files) {
     if (holds_records(file)) {
-      for (const Document& document : encoder.encode_records(file)) append(document);
+      encoder.for_each_block(file, append);
     } else {
-      append(encoder.encode_file(file));
+      append(encoder.encode_file(file), 1);
     }
   }
-  if (tokens_.size() < 2) throw UserError({names_of(files), "the dataset is empty", "a window has at least one token and its successor", ""});
+  tokens_.emplace(written.path());
+  if (num_tokens() < 2) throw UserError({names_of(files), "the dataset is empty", "a window has at least one token and its successor", ""});
+}
+
+std::span<const TokenId> TextDataset::tokens() const {
+  const std::span<const std::byte> bytes = tokens_->bytes();
+  return {reinterpret_cast<const TokenId*>(bytes.data()), bytes.size() / sizeof(TokenId)};
 }
 
 std::int64_t TextDataset::size() const { return (num_tokens() - 1 + options_.seq_length - 1) / options_.seq_length; }
 
 Sample TextDataset::sample(std::int64_t index) const {
-  const auto begin = tokens_.begin() + index * options_.seq_length;
-  const auto length = std::min<std::int64_t>(options_.seq_length, tokens_.end() - begin - 1);
+  const auto begin = tokens().begin() + index * options_.seq_length;
+  const auto length = std::min<std::int64_t>(options_.seq_length, tokens().end() - begin - 1);
   Sample sample;
   sample.input_ids.assign(begin, begin + length);
   sample.labels.assign(begin + 1, begin + 1 + length);
@@ -101,8 +120,8 @@ Sample TextDataset::sample(std::int64_t index) const {
 }
 
 std::string TextDataset::description() const {
-  return fmt::format("{} windows of {} from {} tokens in {} document(s)", size(), options_.seq_length,
-                     human_count(static_cast<double>(tokens_.size())), num_documents_);
+  return fmt::format("{} windows of {} from {} tokens in {} document(s)", size(), options_.seq_length, human_count(static_cast<double>(num_tokens())),
+                     num_documents_);
 }
 
 }  // namespace tessera::data

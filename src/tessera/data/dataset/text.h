@@ -2,9 +2,12 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "tessera/core/file.h"
 #include "tessera/data/dataset/context.h"
 #include "tessera/data/dataset/dataset.h"
 
@@ -19,7 +22,7 @@ struct TextOptions {
 /// Documents laid end to end and cut into windows of seq_length positions, each predicting its next token: every token but the very first is a label
 /// exactly once; the last window may be shorter. Documents are encoded with the tokenizer's own special tokens. `.jsonl` and `.json` files hold one
 /// document a record, any other file is one document. Documents are not separated in attention. Files are mapped and tokenised once, at construction,
-/// by several threads; the tokens stay in memory (4 bytes each).
+/// by several threads; the tokens go into a nameless temporary file ($TMPDIR or /tmp), which is mapped (4 bytes each).
 class TextDataset : public Dataset {
  public:
   /// UserError for no text at all, records without the column, invalid UTF-8 (file:line or file and byte), tokens outside the vocabulary,
@@ -28,11 +31,13 @@ class TextDataset : public Dataset {
   std::int64_t size() const override;
   Sample sample(std::int64_t index) const override;
   std::string description() const override;
-  std::int64_t num_tokens() const { return static_cast<std::int64_t>(tokens_.size()); }
+  std::int64_t num_tokens() const { return std::ssize(tokens()); }
 
  private:
+  std::span<const TokenId> tokens() const;
+
   TextOptions options_;
-  std::vector<TokenId> tokens_;
+  std::optional<MappedFile> tokens_;
   std::int64_t num_documents_ = 0;
 };
 

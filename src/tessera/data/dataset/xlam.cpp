@@ -106,7 +106,7 @@ Conversation xlam_conversation(const OrderedJson& record, const std::string& whe
 }
 
 XlamDataset::XlamDataset(Records records, InstructionOptions options, DatasetContext context)
-    : records_(std::move(records)), options_(options), context_(std::move(context)) {
+    : records_(std::move(records)), options_(options), context_(std::move(context)), long_samples_(options_, context_) {
   if (records_.size() == 0) throw UserError({records_.description(), "the dataset is empty", "training needs at least one sample", ""});
   if (!context_.chat_template) {
     throw UserError({"", "there is no chat template", "calls of functions are written down by the tokenizer's template",
@@ -117,9 +117,8 @@ XlamDataset::XlamDataset(Records records, InstructionOptions options, DatasetCon
     const Conversation conversation = xlam_conversation(records_.record(index), where);
     if (conversation.messages[1]["tool_calls"].empty())
       throw UserError({where, "the answer calls nothing", "a sample needs something to learn", "remove the record, or complete it"});
-    const std::int64_t bytes = conversation_bytes(conversation, context_, where);
-    if (!options_.truncate && context_.context_length > 0 && bytes > context_.context_length)
-      conversation_sample(conversation, options_, context_, where);
+    long_samples_.check(conversation_bytes(conversation, context_, where),
+                        [&] { return conversation_sample(conversation, options_, context_, where); });
   });
 }
 
@@ -130,6 +129,8 @@ Sample XlamDataset::sample(std::int64_t index) const {
   return sample;
 }
 
-std::string XlamDataset::description() const { return fmt::format("{} function calls from {}", records_.size(), records_.description()); }
+std::string XlamDataset::description() const {
+  return fmt::format("{} function calls from {}{}", records_.size(), records_.description(), long_samples_.description());
+}
 
 }  // namespace tessera::data

@@ -28,6 +28,7 @@ class XlamDataset : public Dataset {
   Records records_;
   InstructionOptions options_;
   DatasetContext context_;
+  LongSamples long_samples_;
 };
 
 }  // namespace tessera::data

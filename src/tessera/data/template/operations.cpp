@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -208,43 +209,105 @@ bool contains(const Value& container, const Value& item) {
   return std::any_of(items.begin(), items.end(), [&](const Value& candidate) { return equal(candidate, item); });
 }
 
+namespace {
+
+constexpr std::size_t kWidestFormat = 1024;
+
+/// What stands between % and the letter: flags, width and precision.
+std::string padded_text(const std::string& text, const std::string& spec) {
+  const std::size_t digits = std::min(spec.find_first_of("123456789."), spec.size());
+  std::size_t width = 0, shown = std::string::npos;
+  const char* at = spec.data() + digits;
+  const char* const end = spec.data() + spec.size();
+  at = std::from_chars(at, end, width).ptr;
+  if (at != end && *at == '.') std::from_chars(at + 1, end, shown = 0);
+  if (width > kWidestFormat) throw TemplateError("a format this wide is not supported");
+  std::size_t bytes = 0, characters = 0;
+  for (; bytes < text.size() && characters < shown; ++characters) bytes += code_point_at(text, bytes).num_bytes;
+  const std::string padding(width - std::min(width, characters), ' ');
+  const bool left = spec.substr(0, digits).find('-') != std::string::npos;
+  return left ? text.substr(0, bytes) + padding : padding + text.substr(0, bytes);
+}
+
+template <class Number>
+std::string printed(const std::string& format, Number number) {
+  std::array<char, kWidestFormat> buffer{};
+  const int size = std::snprintf(buffer.data(), buffer.size(), format.c_str(), number);
+  if (size < 0 || size >= static_cast<int>(buffer.size())) throw TemplateError("a format this wide is not supported");
+  return buffer.data();
+}
+
+std::string formatted(const Value& argument, const std::string& spec, char kind) {
+  switch (kind) {
+    case 's':
+    case 'r':
+      return padded_text(kind == 's' ? to_text(argument) : to_repr(argument), spec);
+    case 'd':
+    case 'i':
+    case 'x':
+    case 'X':
+    case 'o': {
+      if (argument.is_real() && !(std::abs(argument.as_real()) < 9e18)) throw TemplateError("integers beyond 64 bits are not supported");
+      const std::int64_t number = argument.is_real() ? static_cast<std::int64_t>(argument.as_real()) : argument.as_integer("%d");
+      return printed("%" + spec + "l" + kind, static_cast<long>(number));
+    }
+    case 'f':
+    case 'F':
+    case 'e':
+    case 'E':
+    case 'g':
+    case 'G':
+      if (!argument.is_number()) throw TemplateError(fmt::format("must be real number, not {}", type_name(argument)));
+      return printed("%" + spec + kind, argument.as_real());
+    default:
+      throw TemplateError(fmt::format("the format %{}{} is not supported", spec, kind));
+  }
+}
+
+/// The arguments of a format, one after the other or, of a mapping, by name.
+class FormatArguments {
+ public:
+  explicit FormatArguments(const Value& values) : values_(values), tuple_(values.sequence() != nullptr && values.sequence()->tuple) {}
+  const Value& next() {
+    if (next_ >= (tuple_ ? values_.sequence()->items.size() : 1)) throw TemplateError("not enough arguments for format string");
+    return tuple_ ? values_.sequence()->items[next_++] : (++next_, values_);
+  }
+  const Value& named(const std::string& name) const {
+    if (values_.dict() == nullptr) throw TemplateError("format requires a mapping");
+    const Value* found = values_.dict()->find(Value(name));
+    return found != nullptr ? *found : throw TemplateError(fmt::format("the mapping has no '{}'", name));
+  }
+  void expect_done() const {
+    const std::size_t count = tuple_ ? values_.sequence()->items.size() : (values_.dict() != nullptr ? 0 : 1);
+    if (next_ < count) throw TemplateError("not all arguments converted during string formatting");
+  }
+
+ private:
+  const Value& values_;
+  bool tuple_;
+  std::size_t next_ = 0;
+};
+
+}  // namespace
+
 std::string percent_format(const std::string& format, const Value& values) {
-  std::vector<Value> arguments = values.sequence() != nullptr && values.sequence()->tuple ? values.sequence()->items : std::vector<Value>{values};
+  FormatArguments arguments(values);
   std::string out;
-  std::size_t next = 0;
   for (std::size_t i = 0; i < format.size(); ++i) {
     if (format[i] != '%') {
       out += format[i];
       continue;
     }
+    const std::size_t close = format.compare(i, 2, "%(") == 0 ? format.find(')', i) : std::string::npos;
+    const std::string name = close == std::string::npos ? "" : format.substr(i + 2, close - i - 2);
+    if (close != std::string::npos) i = close;
     std::string spec;
     while (++i < format.size() && (std::string_view("-+ #0.123456789").find(format[i]) != std::string_view::npos)) spec += format[i];
     if (i >= format.size()) throw TemplateError("incomplete format");
     if (spec.size() > 8) throw TemplateError("a format this wide is not supported");
-    const char kind = format[i];
-    if (kind == '%') {
-      out += '%';
-      continue;
-    }
-    if (next >= arguments.size()) throw TemplateError("not enough arguments for format string");
-    const Value& argument = arguments[next++];
-    std::array<char, 1024> buffer{};
-    if (kind == 's' || kind == 'r') {
-      if (!spec.empty()) throw TemplateError(fmt::format("the format %{}{} is not supported", spec, kind));
-      out += kind == 's' ? to_text(argument) : to_repr(argument);
-    } else if (kind == 'd' || kind == 'i' || kind == 'x' || kind == 'X' || kind == 'o') {
-      if (argument.is_real() && !(std::abs(argument.as_real()) < 9e18)) throw TemplateError("integers beyond 64 bits are not supported");
-      const std::int64_t number = argument.is_real() ? static_cast<std::int64_t>(argument.as_real()) : argument.as_integer("%d");
-      std::snprintf(buffer.data(), buffer.size(), ("%" + spec + "l" + kind).c_str(), static_cast<long>(number));
-      out += buffer.data();
-    } else if (kind == 'f' || kind == 'F' || kind == 'e' || kind == 'E' || kind == 'g' || kind == 'G') {
-      if (!argument.is_number()) throw TemplateError(fmt::format("must be real number, not {}", type_name(argument)));
-      std::snprintf(buffer.data(), buffer.size(), ("%" + spec + kind).c_str(), argument.as_real());
-      out += buffer.data();
-    } else {
-      throw TemplateError(fmt::format("the format %{}{} is not supported", spec, kind));
-    }
+    out += format[i] == '%' ? "%" : formatted(close == std::string::npos ? arguments.next() : arguments.named(name), spec, format[i]);
   }
+  arguments.expect_done();
   return out;
 }
 

@@ -16,9 +16,12 @@ std::size_t character_before(std::string_view text, std::size_t end) {
   return end;
 }
 
+/// As the `tokenizers` library sees words, whose parts joiners (U+200C, U+200D) are.
+bool is_part_of_word(char32_t value) { return is_word_character(value) || value == 0x200C || value == 0x200D; }
+
 bool touches_word(std::string_view text, std::size_t begin, std::size_t end) {
-  if (begin > 0 && is_word_character(code_point_at(text, character_before(text, begin)).value)) return true;
-  return end < text.size() && is_word_character(code_point_at(text, end).value);
+  if (begin > 0 && is_part_of_word(code_point_at(text, character_before(text, begin)).value)) return true;
+  return end < text.size() && is_part_of_word(code_point_at(text, end).value);
 }
 
 std::size_t spaces_begin_before(std::string_view text, std::size_t end) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <numeric>
@@ -98,6 +99,16 @@ void run_step(const BpeDecoder& step, Tokens& tokens) {
   for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = replaced(tokens[i], step.suffix, i + 1 == tokens.size() ? "" : " ");
 }
 
+/// Of connectionist temporal classification: equal tokens in a row are one.
+void run_step(const CtcDecoder& step, Tokens& tokens) {
+  tokens.erase(std::unique(tokens.begin(), tokens.end()), tokens.end());
+  for (std::string& token : tokens) {
+    token = replaced(token, step.pad_token, "");
+    if (step.cleanup) token = replaced(clean_up(std::move(token)), step.word_delimiter, " ");
+  }
+  std::erase(tokens, "");
+}
+
 DecoderStep strip(const JsonSection& section) {
   const std::string content = section.string_or("content", " ");
   if (content.empty() || code_point_at(content, 0).num_bytes != content.size()) section.fail("\"content\" must be one character");
@@ -114,6 +125,8 @@ DecoderStep parse_step(const JsonSection& section) {
   if (type == "Metaspace") return MetaspaceDecoder{section.string_or("replacement", "\u2581"), parse_prepend_scheme(section) != PrependScheme::never};
   if (type == "WordPiece") return WordPieceDecoder{section.string_or("prefix", "##"), section.boolean_or("cleanup", true)};
   if (type == "BPEDecoder") return BpeDecoder{section.string_or("suffix", "</w>")};
+  if (type == "CTC")
+    return CtcDecoder{section.string_or("pad_token", "<pad>"), section.string_or("word_delimiter_token", "|"), section.boolean_or("cleanup", true)};
   section.fail(fmt::format("the decoder \"{}\" is not supported", type));
 }
 

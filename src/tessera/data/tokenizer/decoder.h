@@ -33,9 +33,14 @@ struct WordPieceDecoder {
 struct BpeDecoder {
   std::string suffix;
 };
+struct CtcDecoder {
+  std::string pad_token;
+  std::string word_delimiter;
+  bool cleanup;
+};
 
-using DecoderStep =
-    std::variant<ByteLevelDecoder, ByteFallbackDecoder, FuseDecoder, ReplaceDecoder, StripDecoder, MetaspaceDecoder, WordPieceDecoder, BpeDecoder>;
+using DecoderStep = std::variant<ByteLevelDecoder, ByteFallbackDecoder, FuseDecoder, ReplaceDecoder, StripDecoder, MetaspaceDecoder, WordPieceDecoder,
+                                 BpeDecoder, CtcDecoder>;
 
 /// The steps of the "decoder" section, sequences flattened. UserError on a type that is unknown or fields that make no sense.
 std::vector<DecoderStep> parse_decoder(const Json& json, const std::string& where);

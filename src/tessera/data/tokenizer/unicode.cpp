@@ -56,12 +56,13 @@ bool is_certainly_normal(std::string_view text, NormalizationForm form) {
 
 int category_mask(char32_t value) { return static_cast<int>(U_MASK(u_charType(static_cast<UChar32>(value)))); }
 
-/// The `tokenizers` library takes these three classes from tables of Unicode 8; characters assigned later belong to none.
-bool is_of_unicode_8(char32_t value) {
+/// The `tokenizers` library takes its classes from tables of old versions; characters assigned later belong to none.
+bool is_of_unicode(char32_t value, std::uint8_t version) {
   UVersionInfo age = {};
   u_charAge(static_cast<UChar32>(value), age);
-  return age[0] != 0 && age[0] <= 8;
+  return age[0] != 0 && age[0] <= version;
 }
+bool is_of_unicode_8(char32_t value) { return is_of_unicode(value, 8); }
 
 }  // namespace
 
@@ -146,7 +147,12 @@ bool is_control_or_format(char32_t value) {
 }
 
 bool is_nonspacing_mark(char32_t value) { return u_charType(static_cast<UChar32>(value)) == U_NON_SPACING_MARK && is_of_unicode_8(value); }
-bool is_mark(char32_t value) { return (category_mask(value) & static_cast<int>(U_GC_M_MASK)) != 0; }
+bool is_mark(char32_t value) {
+  // Three characters have changed their category since Unicode 9.
+  if (value == 0x1CF2 || value == 0x1CF3) return true;
+  if (value == 0x111C9) return false;
+  return (category_mask(value) & static_cast<int>(U_GC_M_MASK)) != 0 && is_of_unicode(value, 9);
+}
 
 bool is_word_character(char32_t value) {
   constexpr int kMask = static_cast<int>(U_GC_M_MASK | U_GC_ND_MASK | U_GC_PC_MASK);

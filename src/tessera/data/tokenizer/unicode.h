@@ -30,7 +30,7 @@ bool is_numeric(char32_t value);            ///< category N
 bool is_punctuation(char32_t value);        ///< category P as of Unicode 8, or ASCII punctuation and symbols
 bool is_control_or_format(char32_t value);  ///< categories Cc, Cf, Cs, Co as of Unicode 8
 bool is_nonspacing_mark(char32_t value);    ///< category Mn as of Unicode 8
-bool is_mark(char32_t value);               ///< category M
+bool is_mark(char32_t value);               ///< category M as of Unicode 9
 bool is_word_character(char32_t value);     ///< what \w matches: Alphabetic, M, Nd, Pc
 bool is_chinese_character(char32_t value);  ///< the CJK ideograph blocks, as BERT lists them
 /// What Python's repr writes as it is: no control, format, unassigned or private character and no separator but the space.
