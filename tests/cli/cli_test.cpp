@@ -74,6 +74,13 @@ TEST(Cli, ASystemMessageNeedsAChat) {
   EXPECT_THAT(result.error, HasSubstr("--system requires --chat"));
 }
 
+TEST(Cli, OverRanksOnlyTheSplitIsLeftToSay) {
+  const auto misspelt = run_tessera({"generate", "model", "--prompt", "x", "--max-new-token", "3"});
+  EXPECT_THAT(misspelt.error, HasSubstr("--max-new-token is an unknown option"));
+  const auto other = run_tessera({"eval", "model", "--text", "x", "--optimizer.lr", "3"});
+  EXPECT_THAT(other.error, HasSubstr("--optimizer.lr means nothing here"));
+}
+
 TEST(Cli, CheckAnswersProgramsAboutABrokenRecipe) {
   const auto result = run_tessera({"check", "absent.yaml", "--json"});
   EXPECT_EQ(result.status, 2);

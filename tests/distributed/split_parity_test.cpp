@@ -232,6 +232,7 @@ TrainingCase random_case(int number) {
     give_experts(c, one_of(std::array{"qwen3_moe", "deepseek_v3"}), one_of(fitting));
     c.distributed.moe.emplace().reshard_after_forward = one_of(std::array{false, true});
   }
+  c.steps = 4;
   c.weight_tolerance = 1e-3;  // of whatever model and vocabulary came out; fp64 is strict
   return c;
 }

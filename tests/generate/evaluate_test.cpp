@@ -25,7 +25,7 @@ TEST(Evaluate, WindowsPredictEveryTokenButTheFirstOnce) {
   for (const char* const name : {"gemma2", "phi3_longrope", "gpt2"}) {
     const model::CausalLM model = golden_model(name);
     const std::vector<data::TokenId> ids = random_ids(50, 8);
-    const Evaluation result = evaluate_windows(model, ids, 20, nullptr);
+    const Evaluation result = evaluate_windows(window_loss(model), ids, 20, nullptr);
     EXPECT_EQ(result.num_tokens, 49);
     EXPECT_EQ(result.num_documents, 1);
     const double expected = direct_sum(model, part(ids, 0, 21)) + direct_sum(model, part(ids, 20, 41)) + direct_sum(model, part(ids, 40, 50));
@@ -38,7 +38,7 @@ TEST(Evaluate, WindowsPredictEveryTokenButTheFirstOnce) {
 TEST(Evaluate, AWindowAsLongAsTheTextIsTheText) {
   const model::CausalLM model = golden_model("qwen3");
   const std::vector<data::TokenId> ids = random_ids(21, 8);
-  for (const std::int64_t window : {20, 21, 500}) EXPECT_NEAR(evaluate_windows(model, ids, window, nullptr).sum, direct_sum(model, ids), 1e-3);
+  for (const std::int64_t window : {20, 21, 500}) EXPECT_NEAR(evaluate_windows(window_loss(model), ids, window, nullptr).sum, direct_sum(model, ids), 1e-3);
 }
 
 TEST(Evaluate, DocumentsBeginAnew) {
@@ -46,7 +46,7 @@ TEST(Evaluate, DocumentsBeginAnew) {
   const std::vector<std::vector<data::TokenId>> documents = {random_ids(7, 1), random_ids(1, 2), {}, random_ids(15, 3)};
   std::vector<std::pair<std::int64_t, std::int64_t>> progress;
   const Evaluation result =
-      evaluate_documents(model, documents, 10, [&](std::int64_t done, std::int64_t total) { progress.emplace_back(done, total); });
+      evaluate_documents(window_loss(model), documents, 10, [&](std::int64_t done, std::int64_t total) { progress.emplace_back(done, total); });
   EXPECT_EQ(result.num_tokens, 6 + 14);
   EXPECT_EQ(result.num_documents, 4);
   const double expected =
@@ -57,8 +57,8 @@ TEST(Evaluate, DocumentsBeginAnew) {
 
 TEST(Evaluate, NothingToPredict) {
   const model::CausalLM model = golden_model("qwen3");
-  EXPECT_EQ(evaluate_windows(model, random_ids(1, 1), 8, nullptr).num_tokens, 0);
-  EXPECT_EQ(evaluate_windows(model, {}, 8, nullptr).mean(), 0.0);
+  EXPECT_EQ(evaluate_windows(window_loss(model), random_ids(1, 1), 8, nullptr).num_tokens, 0);
+  EXPECT_EQ(evaluate_windows(window_loss(model), {}, 8, nullptr).mean(), 0.0);
 }
 
 TEST(SplitDocuments, StripsTheLeftAndDropsEmptyOnes) {

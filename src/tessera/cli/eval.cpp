@@ -4,7 +4,10 @@
 #include <memory>
 
 #include "tessera/cli/cli.h"
+#include "tessera/cli/distributed_arguments.h"
 #include "tessera/cli/dtype_option.h"
+#include "tessera/cli/rank_arguments.h"
+#include "tessera/comm/initialize.h"
 #include "tessera/core/error.h"
 #include "tessera/core/file.h"
 #include "tessera/core/json.h"
@@ -12,7 +15,8 @@
 #include "tessera/data/tokenizer/tokenizer.h"
 #include "tessera/data/vocabulary.h"
 #include "tessera/generate/evaluate.h"
-#include "tessera/model/causal_lm.h"
+#include "tessera/model/config.h"
+#include "tessera/parallel/causal_lm.h"
 
 namespace tessera::cli {
 namespace {
@@ -49,15 +53,15 @@ void cut(std::vector<std::vector<data::TokenId>>& documents, std::int64_t max_to
   std::erase_if(documents, [](const auto& document) { return document.empty(); });
 }
 
-generate::Evaluation evaluate(const Options& options) {
+/// What is evaluated: one token sequence for each document, or one for the whole text.
+std::vector<std::vector<data::TokenId>> read_ids(const Options& options) {
   const data::Tokenizer tokenizer = data::load_tokenizer(options.model);
   const std::string text = read_text_file(options.text);
-  const bool by_document = !options.documents.empty();
   std::vector<std::vector<data::TokenId>> documents;
-  if (by_document) {
-    documents = document_ids(tokenizer, text, options.documents);
-  } else {
+  if (options.documents.empty()) {
     documents.push_back(tokenizer.encode(text, false));
+  } else {
+    documents = document_ids(tokenizer, text, options.documents);
   }
   if (options.max_tokens > 0) cut(documents, options.max_tokens);
   std::size_t tokens = 0;
@@ -65,24 +69,33 @@ generate::Evaluation evaluate(const Options& options) {
   if (tokens < 2)
     throw UserError({options.text.string(), "fewer than two tokens", "the loss is that of predicting each next token",
                      options.max_tokens == 1 ? "raise --max-tokens" : "give a longer text"});
-  const model::CausalLM model =
-      model::CausalLM::from_pretrained(options.model, {.dtype = compute_dtype(options.dtype, {DType::F32, DType::BF16, DType::F64}, true)});
-  for (const auto& document : documents) data::check_vocabulary(document, model.spec.vocab_size, options.text.string());
-  const std::int64_t longest = model.spec.max_position_embeddings;
+  return documents;
+}
+
+std::int64_t window_length(const Options& options, const model::ModelSpec& spec) {
+  const std::int64_t longest = spec.max_position_embeddings;
   const std::int64_t length = options.sequence_length > 0 ? options.sequence_length : std::min<std::int64_t>(longest, 2048);
   if (length > longest) throw UserError({"--seq-length", fmt::format("{} is more than the model's {} positions", length, longest), "", ""});
+  return length;
+}
+
+generate::Evaluation evaluate(const generate::WindowLoss& loss, const model::ModelSpec& spec,
+                              const std::vector<std::vector<data::TokenId>>& documents, const Options& options, bool shows_progress) {
+  for (const auto& document : documents) data::check_vocabulary(document, spec.vocab_size, options.text.string());
+  const std::int64_t length = window_length(options, spec);
   std::unique_ptr<ProgressBar> progress;
   const auto told = [&](std::int64_t done, std::int64_t total) {
+    if (!shows_progress) return;
     if (!progress) progress = std::make_unique<ProgressBar>("evaluating", static_cast<std::uint64_t>(total));
     progress->update(static_cast<std::uint64_t>(done));
   };
-  return by_document ? generate::evaluate_documents(model, documents, length, told) : generate::evaluate_windows(model, documents[0], length, told);
+  return options.documents.empty() ? generate::evaluate_windows(loss, documents[0], length, told)
+                                   : generate::evaluate_documents(loss, documents, length, told);
 }
 
-int eval(const Options& options) {
-  const generate::Evaluation result = evaluate(options);
+void print(const generate::Evaluation& result, bool as_json) {
   const double rate = result.seconds > 0.0 ? static_cast<double>(result.num_tokens) / result.seconds : 0.0;
-  if (options.json) {
+  if (as_json) {
     fmt::print("{}\n", OrderedJson{{"mean_nll", result.mean()},
                                    {"tokens", result.num_tokens},
                                    {"documents", result.num_documents},
@@ -95,6 +108,23 @@ int eval(const Options& options) {
         "{:.1f}\n",
         result.mean(), result.perplexity(), result.num_tokens, rate);
   }
+}
+
+int eval(const CLI::App& parser, const Options& options) {
+  const auto distributed = distributed_of_overrides(parser.remaining());
+  const std::vector<std::vector<data::TokenId>> documents = read_ids(options);
+  const auto dtype = compute_dtype(options.dtype, {DType::F32, DType::BF16, DType::F64}, true);
+  if (!distributed) {
+    const auto model = model::CausalLM::from_pretrained(options.model, {.dtype = dtype});
+    print(evaluate(generate::window_loss(model), model.spec, documents, options, true), options.json);
+    return 0;
+  }
+  const auto backend = comm::initialize_distributed();
+  const auto setup = parallel::DistributedSetup::build(*backend, *distributed);
+  const auto model = parallel::CausalLM::from_pretrained(options.model, model::read_model_spec(options.model), setup, {.dtype = dtype},
+                                                         4 * setup.mesh->size(mesh::Axis::PipelineParallel));
+  const generate::Evaluation result = evaluate(generate::window_loss(model), model.model.spec, documents, options, setup.rank() == 0);
+  if (setup.rank() == 0) print(result, options.json);
   return 0;
 }
 
@@ -110,8 +140,13 @@ Command add_eval(CLI::App& program) {
   parser->add_option("--documents", options->documents, "Separator of documents: each is evaluated from its own start, BOS first");
   parser->add_option("--dtype", options->dtype, "auto (the checkpoint's), float32, bfloat16 or float64")->capture_default_str();
   parser->add_flag("--json", options->json, "Print one JSON document");
-  parser->footer("example:\n  tessera eval quickstart/SmolLM2-135M-Instruct --text README.md --seq-length 1024 --json");
-  return {parser, [options] { return eval(*options); }};
+  const auto ranks = add_rank_arguments(*parser);
+  parser->allow_extras();
+  parser->footer(
+      "Over ranks: --nproc-per-node N, and --distributed.KEY VALUE as in a recipe.\n\nexample:\n"
+      "  tessera eval quickstart/SmolLM2-135M-Instruct --text README.md --seq-length 1024 --json\n"
+      "  tessera eval quickstart/SmolLM2-135M-Instruct --text README.md --nproc-per-node 4 --distributed.pp_size 2");
+  return {parser, [parser, options] { return eval(*parser, *options); }, ranks};
 }
 
 }  // namespace tessera::cli

@@ -4,7 +4,10 @@
 #include <memory>
 
 #include "tessera/cli/cli.h"
+#include "tessera/cli/distributed_arguments.h"
 #include "tessera/cli/dtype_option.h"
+#include "tessera/cli/rank_arguments.h"
+#include "tessera/comm/initialize.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/data/template/chat.h"
@@ -48,28 +51,47 @@ void print_json(const std::vector<data::TokenId>& prompt, const generate::Genera
                          .dump(1));
 }
 
-int generate(const CLI::App& parser, Options& options) {
-  const data::Tokenizer tokenizer = data::load_tokenizer(options.model);
-  const model::CausalLM model =
-      model::CausalLM::from_pretrained(options.model, {.dtype = compute_dtype(options.dtype, {DType::F32, DType::BF16}, true)});
-  const std::vector<data::TokenId> prompt = prompt_ids(tokenizer, options, parser.count("--chat") > 0);
-  options.generation.stop = tokenizer.end_of_generation();
+void print_text(const std::vector<data::TokenId>& prompt, const generate::Generation& result, const std::string& text) {
+  fmt::print("{}\n", text);
+  fmt::print(stderr, "{} prompt tokens at {:.1f}/s, {} new tokens at {:.1f}/s{}\n", prompt.size(), rate(prompt.size(), result.prompt_seconds),
+             result.ids.size(), rate(result.ids.empty() ? 0 : result.ids.size() - 1, result.decode_seconds),
+             result.stopped ? "" : " (stopped at --max-new-tokens)");
+}
+
+/// The first rank prints.
+void continue_and_print(const generate::Generator& generator, const data::Tokenizer& tokenizer, const std::vector<data::TokenId>& prompt,
+                        const Options& options, bool prints) {
   data::IncrementalDecoder decoder(tokenizer, true);
-  const bool streams = options.stream && !options.json;
+  const bool streams = prints && options.stream && !options.json;
   const auto told = [&](data::TokenId id) {
     if (streams) fmt::print("{}", decoder.push(id));
     std::fflush(stdout);
     return true;
   };
-  const generate::Generation result = generate::Generator(model).generate(prompt, options.generation, told);
+  const generate::Generation result = generator.generate(prompt, options.generation, told);
+  if (!prints) return;
   if (options.json) {
     print_json(prompt, result, tokenizer);
   } else {
-    fmt::print("{}\n", streams ? decoder.finish() : tokenizer.decode(result.ids, true));
-    fmt::print(stderr, "{} prompt tokens at {:.1f}/s, {} new tokens at {:.1f}/s{}\n", prompt.size(), rate(prompt.size(), result.prompt_seconds),
-               result.ids.size(), rate(result.ids.empty() ? 0 : result.ids.size() - 1, result.decode_seconds),
-               result.stopped ? "" : " (stopped at --max-new-tokens)");
+    print_text(prompt, result, streams ? decoder.finish() : tokenizer.decode(result.ids, true));
   }
+}
+
+int generate(const CLI::App& parser, Options& options) {
+  const auto distributed = distributed_of_overrides(parser.remaining());
+  const data::Tokenizer tokenizer = data::load_tokenizer(options.model);
+  const std::vector<data::TokenId> prompt = prompt_ids(tokenizer, options, parser.count("--chat") > 0);
+  options.generation.stop = tokenizer.end_of_generation();
+  const auto dtype = compute_dtype(options.dtype, {DType::F32, DType::BF16}, true);
+  if (!distributed) {
+    const auto model = model::CausalLM::from_pretrained(options.model, {.dtype = dtype});
+    continue_and_print(generate::Generator(model), tokenizer, prompt, options, true);
+    return 0;
+  }
+  const auto backend = comm::initialize_distributed();
+  const auto setup = parallel::DistributedSetup::build(*backend, *distributed);
+  const auto model = generate::CachedModel::from_pretrained(options.model, setup, dtype, std::ssize(prompt) + options.generation.max_new_tokens);
+  continue_and_print(generate::Generator(model), tokenizer, prompt, options, setup.rank() == 0);
   return 0;
 }
 
@@ -94,8 +116,13 @@ Command add_generate(CLI::App& program) {
   parser->add_option("--dtype", options->dtype, "auto (the checkpoint's), float32 or bfloat16")->capture_default_str();
   parser->add_flag("--stream", options->stream, "Print the text as it grows");
   parser->add_flag("--json", options->json, "Print ids, text and speed as one JSON document");
-  parser->footer("example:\n  tessera generate quickstart/SmolLM2-135M-Instruct --chat \"What is the capital of France?\" --stream");
-  return {parser, [parser, options] { return generate(*parser, *options); }};
+  const auto ranks = add_rank_arguments(*parser);
+  parser->allow_extras();
+  parser->footer(
+      "Over ranks: --nproc-per-node N, and --distributed.KEY VALUE as in a recipe.\n\nexample:\n"
+      "  tessera generate quickstart/SmolLM2-135M-Instruct --chat \"What is the capital of France?\" --stream\n"
+      "  tessera generate quickstart/SmolLM2-135M-Instruct --prompt \"Once\" --nproc-per-node 2 --distributed.pp_size 2");
+  return {parser, [parser, options] { return generate(*parser, *options); }, ranks};
 }
 
 }  // namespace tessera::cli

@@ -6,12 +6,10 @@
 #include <memory>
 
 #include "tessera/cli/cli.h"
+#include "tessera/cli/distributed_arguments.h"
 #include "tessera/cli/dtype_option.h"
 #include "tessera/cli/rank_arguments.h"
 #include "tessera/comm/initialize.h"
-#include "tessera/config/interpolate.h"
-#include "tessera/config/override.h"
-#include "tessera/config/recipe.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/train/objects.h"
@@ -28,31 +26,10 @@ struct Options {
   CLI::App* parser = nullptr;  ///< what it did not recognise are overrides of a recipe
 };
 
-void refuse_other_sections(const std::vector<config::Override>& overrides, ProblemList& problems) {
-  for (const config::Override& given : overrides)
-    if (!given.path.starts_with("distributed.") && given.path != "step_scheduler.local_batch_size")
-      problems.add({"command line", "--" + given.path + " means nothing to verify", "a golden fixes everything but how the work is split",
-                    "use --distributed.… and --step_scheduler.local_batch_size"});
-}
-
-/// What a recipe of nothing but these overrides says, for one batch of the golden's rows.
-config::LoadedRecipe recipe_of(const Options& options) {
-  ProblemList problems;
-  const std::vector<config::Override> overrides = config::parse_overrides(options.parser->remaining(), problems);
-  refuse_other_sections(overrides, problems);
-  config::Node tree = config::parse_yaml(
-      "model: {_target_: from_config, config: {model_type: llama}}\ndataset: {_target_: mock_unpacked}\n"
-      "distributed: {pipeline: {}}\n",
-      "verify");
-  config::apply_overrides(tree, overrides, problems);
-  problems.throw_if_any();
-  config::LoadedRecipe loaded = config::load_recipe(std::move(tree), config::process_environment());
-  if (!loaded.unsupported.empty()) throw UserError(loaded.unsupported);
-  return loaded;
-}
-
 train::VerifyOptions to_train(const Options& options) {
-  const config::LoadedRecipe loaded = recipe_of(options);
+  const config::LoadedRecipe loaded =
+      recipe_of_overrides(options.parser->remaining(), {"step_scheduler.local_batch_size"}, "a golden fixes everything but how the work is split",
+                          "use --distributed.… and --step_scheduler.local_batch_size");
   train::VerifyOptions result{.steps = options.steps};
   result.dtype = *compute_dtype(options.dtype, {DType::F32, DType::BF16, DType::F64});
   result.distributed = loaded.recipe.distributed;

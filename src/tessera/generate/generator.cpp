@@ -1,5 +1,6 @@
 #include "tessera/generate/generator.h"
 
+#include <ATen/ops/full.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,7 +8,6 @@
 
 #include "tessera/core/error.h"
 #include "tessera/data/vocabulary.h"
-#include "tessera/generate/session.h"
 
 namespace tessera::generate {
 namespace {
@@ -28,23 +28,32 @@ void check_prompt(std::span<const data::TokenId> prompt, const model::ModelSpec&
 
 }  // namespace
 
-Generator::Generator(const model::CausalLM& model) : model_(model) {}
+Generator::Generator(const model::CausalLM& model)
+    : spec_(model.spec), start_([&model](std::int64_t capacity) { return Session(model, capacity); }) {}
+
+Generator::Generator(const CachedModel& model)
+    : spec_(model.model.model.spec), start_([&model](std::int64_t) { return Session(model); }), agree_([&model](data::TokenId id) {
+        const at::Tensor chosen = at::full({1}, id, at::kLong);
+        model.model.group(mesh::kWorld).broadcast(chosen, 0).wait();
+        return static_cast<data::TokenId>(chosen.item<std::int64_t>());
+      }) {}
 
 Generation Generator::generate(std::span<const data::TokenId> prompt, const GenerationOptions& options,
                                const std::function<bool(data::TokenId)>& told) const {
   check(options.sampling);
-  check_prompt(prompt, model_.spec, options.max_new_tokens);
+  check_prompt(prompt, spec_, options.max_new_tokens);
   const auto capacity = static_cast<std::int64_t>(prompt.size()) + options.max_new_tokens;
   Generation result;
   if (options.max_new_tokens <= 0) return result;
-  Session session(model_, capacity);
+  Session session = start_(capacity);
   std::vector<data::TokenId> all(prompt.begin(), prompt.end());
   const Clock::time_point start = Clock::now();
   at::Tensor logits = session.advance(all);
   result.prompt_seconds = seconds_since(start);
   const Clock::time_point decode_start = Clock::now();
   while (true) {
-    const data::TokenId next = choose_token({logits.data_ptr<float>(), static_cast<std::size_t>(logits.numel())}, all, options.sampling);
+    const data::TokenId chosen = choose_token({logits.data_ptr<float>(), static_cast<std::size_t>(logits.numel())}, all, options.sampling);
+    const data::TokenId next = agree_ ? agree_(chosen) : chosen;
     all.push_back(next);
     result.ids.push_back(next);
     result.stopped = std::ranges::count(options.stop, next) > 0;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tessera/generate/sampling.h"
+#include "tessera/generate/session.h"
 #include "tessera/model/causal_lm.h"
 
 namespace tessera::generate {
@@ -29,6 +30,8 @@ class Generator {
  public:
   /// `model` must outlive it.
   explicit Generator(const model::CausalLM& model);
+  /// Over the ranks of a model: all make the same calls, and all get the tokens that the first chose.
+  explicit Generator(const CachedModel& model);
 
   /// `told`, when given, hears of each token as it is chosen and returns false to end the generation. UserError for an empty prompt, a token outside
   /// the vocabulary, or more tokens than the model has positions.
@@ -36,7 +39,9 @@ class Generator {
                       const std::function<bool(data::TokenId)>& told = nullptr) const;
 
  private:
-  const model::CausalLM& model_;
+  const model::ModelSpec& spec_;
+  std::function<Session(std::int64_t capacity)> start_;
+  std::function<data::TokenId(data::TokenId)> agree_;  ///< on one rank's choice; absent: there is one rank
 };
 
 }  // namespace tessera::generate

@@ -18,7 +18,9 @@ CausalLM make(const ModelSpec& spec, const CausalLMOptions& options, LayerShare 
                                .expert_placement = options.expert_placement};
   if (source != nullptr && !options.trainable && kept.compute_dtype == DType::F32) kept.kept_in_bfloat16 = matrices_in_bfloat16(table, *source);
   auto store = std::make_unique<ParameterStore>(std::move(table), std::move(kept));
-  auto decoder = std::make_unique<Decoder>(share.spec.value_or(spec), *store, options.decoder, std::move(share.seams));
+  const ModelSpec& own = share.spec ? *share.spec : spec;
+  if (options.attention) share.seams.attention = options.attention(own);
+  auto decoder = std::make_unique<Decoder>(own, *store, options.decoder, std::move(share.seams));
   return {spec, std::move(store), std::move(decoder)};
 }
 

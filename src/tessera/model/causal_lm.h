@@ -20,6 +20,8 @@ struct CausalLMOptions {
   DecoderOptions decoder = {};
   Placement placement = {};                        ///< what of the weights this rank holds
   std::optional<Placement> expert_placement = {};  ///< and of stacked experts (ParameterStore::Options)
+  /// What stands behind the attention seam, for a model with these numbers of heads; absent: whatever the ranks' share of the work asks for.
+  std::function<std::unique_ptr<Attention>(const ModelSpec&)> attention = {};
 };
 
 /// What of every layer this rank computes, where several share them; by default all of it.
