@@ -97,9 +97,10 @@ RANKS_TEST(ExpertParity, Families, 2, 4) {
   }
 }
 
-/// Ranks whose tokens all go elsewhere, and ranks to which all tokens come: routers that know no difference choose the first experts.
-RANKS_TEST(ExpertParity, AllTokensToTheFirstExperts, 2, 4) {
-  for (const std::int64_t experts_per_token : {1, 2}) {
+/// Ranks whose tokens all go elsewhere, and ranks to which all tokens come: routers that know no difference choose the first experts. With all eight
+/// for each token, every expert has as many.
+RANKS_TEST(ExpertParity, OneExpertForAllAndAllInBalance, 2, 4) {
+  for (const std::int64_t experts_per_token : {1, 2, 8}) {
     TrainingCase c = small_case("qwen3_moe", {.ep = backend().world_size()});
     c.config = small_expert_model("qwen3_moe", 2, experts_per_token);
     c.model += fmt::format(", {} experts a token", experts_per_token);

@@ -6,6 +6,7 @@
 #include "support/support.h"
 #include "tessera/mesh/mesh_sizes.h"
 #include "tessera/model/config.h"
+#include "tessera/parallel/pipeline_plan.h"
 #include "tessera/train/memory_plan.h"
 #include "tessera/train/step.h"
 
@@ -139,6 +140,58 @@ RANKS_TEST(Memory, LONG_ThePlanIsWhatIsAllocated, 2, 4) {
       }
     }
   }
+}
+
+model::ModelSpec small_spec_of_experts() {
+  return model::model_spec_from_json({{"model_type", "qwen3_moe"},
+                                      {"hidden_size", 128},
+                                      {"intermediate_size", 352},
+                                      {"moe_intermediate_size", 96},
+                                      {"num_hidden_layers", 4},
+                                      {"num_attention_heads", 4},
+                                      {"num_key_value_heads", 2},
+                                      {"head_dim", 32},
+                                      {"num_experts", 8},
+                                      {"num_experts_per_tok", 2},
+                                      {"vocab_size", 2000},
+                                      {"max_position_embeddings", 64},
+                                      {"tie_word_embeddings", false}},
+                                     "test");
+}
+
+/// This rank's estimate against its state and its peak, for ranks that differ in what they have of a model.
+void expect_plan_of_split(const std::string& name, config::Distributed strategy) {
+  const std::int64_t ranks = tessera::test::backend().world_size();
+  const model::ModelSpec spec = small_spec_of_experts();
+  const std::int64_t pp = strategy.sizes.pp_size, num_microbatches = pp > 1 ? 2 * pp : 1;
+  if (pp > 1) strategy.pipeline.emplace();
+  const mesh::MeshSizes mesh = mesh::mesh_sizes(strategy, ranks);
+  ProblemList problems;
+  const auto pipeline = parallel::plan_pipeline(strategy, spec, static_cast<int>(num_microbatches), nullptr, problems);
+  config::Recipe recipe;
+  recipe.distributed = strategy;
+  recipe.step_scheduler.local_batch_size = num_microbatches;
+  recipe.step_scheduler.global_batch_size = mesh.dp() * num_microbatches;
+  const std::vector<model::MemoryEstimate> plans = memory_plan(recipe, spec, DType::F32, mesh, 1, 16, pipeline);
+  const mesh::MeshContext place(mesh, tessera::test::backend().rank());
+  const model::MemoryEstimate& plan = plans[static_cast<std::size_t>(place.index(mesh::Axis::PipelineParallel)) % plans.size()];
+  const Measured measured = measure(spec, strategy, DType::F32, num_microbatches);
+  const auto ratio = [](std::int64_t planned, std::int64_t bytes) { return static_cast<double>(planned) / static_cast<double>(bytes); };
+  EXPECT_NEAR(ratio(plan.weights + plan.gradients + plan.optimizer, measured.persistent), 1.0, 0.05) << name;
+  EXPECT_NEAR(ratio(plan.total() - plan.messages, measured.peak), 1.0, 0.1)
+      << name << ": gathered " << plan.gathered << ", activations " << plan.activations << "; measured " << measured.persistent << " and "
+      << measured.peak - measured.persistent << " more";
+}
+
+RANKS_TEST(Memory, OfExpertsStagesAndTensorParallelRanks, 4) {
+  expect_plan_of_split("fsdp2", {});
+  expect_plan_of_split("ep 2", {.sizes = {.ep_size = 2}});
+  expect_plan_of_split("ep 4", {.sizes = {.ep_size = 4}});
+  expect_plan_of_split("tp 2", {.sizes = {.tp_size = 2}});
+  expect_plan_of_split("tp 2 ep 2", {.sizes = {.tp_size = 2, .ep_size = 2}});
+  expect_plan_of_split("pp 2", {.sizes = {.pp_size = 2}});
+  expect_plan_of_split("pp 4", {.sizes = {.pp_size = 4}});
+  expect_plan_of_split("pp 2 ep 2", {.sizes = {.pp_size = 2, .ep_size = 2}});
 }
 
 }  // namespace
