@@ -34,9 +34,9 @@ at::Tensor per_expert(const at::Tensor& input_NI, const at::Tensor& weight_EOI, 
   return at::cat(outputs);
 }
 
-// Experts without rows at either end and in the middle, one row, few, and more than a block of the widened bf16 product.
+// Experts without rows at either end and in the middle, one row, few, tens, and more than a block of the widened bf16 product.
 TEST_P(GroupedLinear, EqualsOneLinearPerExpert) {
-  for (const Rows& rows : {Rows{5}, Rows{4, 4, 4, 4}, Rows{0, 1, 0, 9, 33, 0}, Rows{0, 0, 70}, Rows{1030, 3}}) {
+  for (const Rows& rows : {Rows{5}, Rows{4, 4, 4, 4}, Rows{0, 1, 0, 9, 33, 0}, Rows{0, 0, 70}, Rows{65, 16, 0, 40, 17, 60}, Rows{1030, 3}}) {
     SCOPED_TRACE(testing::PrintToString(rows));
     const auto experts = static_cast<std::int64_t>(rows.size());
     Trial trial(GetParam());
@@ -75,6 +75,15 @@ void microbatch(const at::Tensor& input, const at::Tensor& gradient, Parameter& 
   const Variable output = grouped_linear(tape, tape.variable(input), weight, &bias, rows);
   output.gradient->add_shared(gradient);
   tape.backward();
+}
+
+TEST_P(GroupedLinear, MicrobatchesOfTensOfRowsAddUp) {
+  const at::Tensor input = random_tensor({80, 70}, 1, GetParam().type), gradient = random_tensor({80, 50}, 2, GetParam().type);
+  const at::Tensor values = random_tensor({4, 50, 70}, 3, GetParam().type);
+  Parameter weight = make_parameter(values), bias = make_parameter(values.select(2, 0).contiguous());
+  for (int times = 0; times < 2; ++times) microbatch(input, gradient, weight, bias, {20, 20, 20, 20});
+  const at::Tensor x = input.to(at::kDouble).view({4, 20, 70}), g = gradient.to(at::kDouble).view({4, 20, 50});
+  EXPECT_LE(relative_error(weight.gradient, 2.0 * at::matmul(g.transpose(1, 2), x)), GetParam().tolerance);
 }
 
 // Whether or not an expert had rows in the first microbatch, the second one adds to what is there.

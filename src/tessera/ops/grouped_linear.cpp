@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "tessera/core/error.h"
+#include "tessera/ops/cpu/expert_gemm.h"
 #include "tessera/ops/linear.h"
 
 namespace tessera::ops {
@@ -51,6 +52,46 @@ void for_each_group(const at::Tensor& operand, const Rows& rows, const Function&
   });
 }
 
+/// Whether the kernels for few rows make an expert's product: where threads have experts of their own and a tile is wide enough to pay. With fewer
+/// rows, and with more, a GEMM does better.
+bool has_few_rows(const at::Tensor& rows, const at::Tensor& other) {
+  constexpr std::int64_t kFewest = 16, kMost = 192;
+  const auto fits = [](const at::Tensor& tensor) { return tensor.device().is_cpu() && tensor.scalar_type() == at::kFloat && tensor.is_contiguous(); };
+  return fits(rows) && fits(other) && rows.size(0) >= kFewest && rows.size(0) <= kMost && cpu::best_isa() == cpu::Isa::Avx512 &&
+         (at::in_parallel_region() || at::get_num_threads() == 1);
+}
+
+void forward_of(at::Tensor& block_NO, const at::Tensor& input_NI, const at::Tensor& weight_OI) {
+  if (!has_few_rows(input_NI, weight_OI)) return matmul_nt_out(block_NO, input_NI, weight_OI);
+  cpu::expert_forward({.rows = input_NI.size(0),
+                       .inputs = weight_OI.size(1),
+                       .outputs = weight_OI.size(0),
+                       .input = input_NI.data_ptr<float>(),
+                       .weight = weight_OI.data_ptr<float>(),
+                       .output = block_NO.data_ptr<float>()});
+}
+
+void input_gradient_of(at::Tensor& block_NI, const at::Tensor& gradient_NO, const at::Tensor& weight_OI) {
+  if (!has_few_rows(gradient_NO, weight_OI)) return matmul_nn_out(block_NI, gradient_NO, weight_OI);
+  cpu::expert_input_gradient({.rows = gradient_NO.size(0),
+                              .inputs = weight_OI.size(1),
+                              .outputs = weight_OI.size(0),
+                              .gradient = gradient_NO.data_ptr<float>(),
+                              .weight = weight_OI.data_ptr<float>(),
+                              .input_gradient = block_NI.data_ptr<float>()});
+}
+
+void weight_gradient_of(Parameter& part, const at::Tensor& gradient_NO, const at::Tensor& input_NI) {
+  if (!has_few_rows(gradient_NO, input_NI)) return accumulate_weight_gradient(part, gradient_NO, input_NI);
+  cpu::expert_weight_gradient({.rows = gradient_NO.size(0),
+                               .inputs = input_NI.size(1),
+                               .outputs = gradient_NO.size(1),
+                               .gradient = gradient_NO.data_ptr<float>(),
+                               .input = input_NI.data_ptr<float>(),
+                               .weight_gradient = part.gradient.data_ptr<float>(),
+                               .accumulate = part.gradient_written});
+}
+
 at::Tensor stacked_matrices(const at::Tensor& weight, const Rows& rows, std::int64_t inputs) {
   return weight.view({static_cast<std::int64_t>(rows.size()), -1, inputs});
 }
@@ -61,7 +102,7 @@ at::Tensor output_of(const at::Tensor& input_NI, const at::Tensor& weight_EOI, c
   at::Tensor output = at::empty({input_NI.size(0), weight_EOI.size(1)}, input_NI.options());
   for_each_group(output, rows, [&](std::int64_t expert, std::int64_t first, std::int64_t count) {
     at::Tensor block = output.narrow(0, first, count);
-    matmul_nt_out(block, input_NI.narrow(0, first, count), weight_EOI.select(0, expert));
+    forward_of(block, input_NI.narrow(0, first, count), weight_EOI.select(0, expert));
     if (bias_EO.defined()) block.add_(bias_EO.select(0, expert));
   });
   return output;
@@ -71,7 +112,7 @@ at::Tensor input_gradient(const at::Tensor& gradient_NO, const at::Tensor& weigh
   at::Tensor output = at::empty({gradient_NO.size(0), weight_EOI.size(2)}, gradient_NO.options());
   for_each_group(output, rows, [&](std::int64_t expert, std::int64_t first, std::int64_t count) {
     at::Tensor block = output.narrow(0, first, count);
-    matmul_nn_out(block, gradient_NO.narrow(0, first, count), weight_EOI.select(0, expert));
+    input_gradient_of(block, gradient_NO.narrow(0, first, count), weight_EOI.select(0, expert));
   });
   return output;
 }
@@ -96,7 +137,7 @@ void deliver_gradients(Parameter& weight, Parameter* bias, const at::Tensor& gra
   deliver_weight_gradient(weight, [&weight, gradient_NO, saved_input, rows] {
     const at::Tensor input_NI = saved_input.get();
     accumulate(weight, stacked_matrices(weight.gradient, rows, input_NI.size(1)), rows, [&](Parameter& part, std::int64_t first, std::int64_t count) {
-      accumulate_weight_gradient(part, gradient_NO.narrow(0, first, count), input_NI.narrow(0, first, count));
+      weight_gradient_of(part, gradient_NO.narrow(0, first, count), input_NI.narrow(0, first, count));
     });
   });
   if (bias == nullptr) return;

@@ -7,6 +7,7 @@
 #include "tessera/ops/cpu/dropout.h"
 #include "tessera/ops/cpu/elementwise.h"
 #include "tessera/ops/cpu/embedding.h"
+#include "tessera/ops/cpu/expert_gemm.h"
 #include "tessera/ops/cpu/norms.h"
 #include "tessera/ops/cpu/optimizer.h"
 #include "tessera/ops/cpu/rope.h"
@@ -84,6 +85,13 @@ TESSERA_PUBLIC_PAIRS(thin_gemm, ThinGemm, float, bfloat16)
 
 TESSERA_DECLARE(AdamStep)
 void adam_step(const AdamStep& args, Isa isa) { dispatch(args, isa); }
+
+TESSERA_DECLARE(ExpertForward)
+TESSERA_DECLARE(ExpertInputGradient)
+TESSERA_DECLARE(ExpertWeightGradient)
+void expert_forward(const ExpertForward& args, Isa isa) { dispatch(args, isa); }
+void expert_input_gradient(const ExpertInputGradient& args, Isa isa) { dispatch(args, isa); }
+void expert_weight_gradient(const ExpertWeightGradient& args, Isa isa) { dispatch(args, isa); }
 
 TESSERA_DECLARE(SumOfSquares<float>)
 TESSERA_DECLARE(SumOfSquares<bfloat16>)
