@@ -32,7 +32,7 @@ std::vector<Layout> layouts() {
   return all;
 }
 
-/// In fp64: every choice is the same, so biases are too.
+/// In fp64: every choice is the same, so biases are too. One layout runs every block again: what it chooses counts once.
 std::vector<TrainingCase> cases(const std::string& model, std::int64_t accumulation, const model::RoutingOptions& routing, double bias_update = 0.0) {
   std::vector<TrainingCase> all;
   for (const Layout& layout : layouts())
@@ -40,6 +40,7 @@ std::vector<TrainingCase> cases(const std::string& model, std::int64_t accumulat
                    .layout = layout.name,
                    .distributed = layout.distributed,
                    .accumulation = accumulation,
+                   .checkpointing = layout.name == "fsdp2" ? model::ActivationCheckpointing::Full : model::ActivationCheckpointing::None,
                    .dtype = DType::F64,
                    .routing = routing,
                    .bias_update = bias_update});

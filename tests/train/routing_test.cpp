@@ -158,6 +158,16 @@ TEST(ExpertRecipe, CorrectionBiasesAreTrainedSavedAndResumed) {
   EXPECT_LE(moved, 8 * 0.01 + 1e-6) << "a step moves a bias by 0.01 at most";
 }
 
+TEST(ExpertRecipe, RoutingIsSavedForBlocksThatRunAgainWhenExpertsAreSpread) {
+  const TemporaryDirectory directory;
+  const auto saves = [&](const std::vector<std::string>& overrides) {
+    return routing_options(load_expert_recipe(directory.path(), "mixtral", overrides).recipe).save_routing;
+  };
+  EXPECT_FALSE(saves({}));
+  EXPECT_TRUE(saves({"--distributed.ep_size=2"}));
+  EXPECT_FALSE(saves({"--distributed.ep_size=2", "--distributed.moe.ignore_router_for_ac=false"}));
+}
+
 TEST(ExpertRecipe, WhatAModelDoesNotHaveIsRefused) {
   const TemporaryDirectory directory;
   const auto refusal = [&](const std::string& model, const std::vector<std::string>& overrides) {
