@@ -67,6 +67,8 @@ TEST_F(ChatTemplateCommand, MistakesAreMendable) {
   EXPECT_EQ(result.status, 2);
   EXPECT_THAT(result.error, HasSubstr("broken.jinja:2: chat template: unexpected end of template"));
   EXPECT_EQ(run_tessera({"chat-template", "render", chat()}).status, 2);
+  const auto object = run_tessera({"chat-template", "render", chat(), "--messages", write("object.json", "{}")});
+  EXPECT_THAT(object.error, HasSubstr("object.json: holds a JSON object, not a list of messages"));
 }
 
 }  // namespace

@@ -62,6 +62,10 @@ TEST_F(DataCommand, MistakesAreMendable) {
   EXPECT_THAT(run_tessera({"data", "inspect", write("x.jsonl", "{\"foo\": 1}\n"), "--tokenizer", tokenizer()}).error, HasSubstr("the columns foo"));
   EXPECT_THAT(run_tessera({"data", "inspect", write("x.jsonl", "{\"text\": \"a\"}\n")}).error, HasSubstr("there is no tokenizer"));
   EXPECT_EQ(run_tessera({"data"}).status, 2);
+  const std::string classifier = write("r.yaml",
+                                       "model: {_target_: from_config, config: {model_type: gpt2}}\n"
+                                       "dataset: {_target_: nemo_automodel.components.datasets.llm.seq_cls.GLUE_MRPC, split: train}\n");
+  EXPECT_THAT(run_tessera({"data", "inspect", classifier}).error, AllOf(HasSubstr("GLUE_MRPC\" is not supported"), HasSubstr("not classifiers")));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <thread>
 
 #include "support/support.h"
@@ -232,6 +233,20 @@ TEST(Tokenizer, MarksAreThoseThatTheLibraryStrips) {
   }
   EXPECT_EQ(count, 2097U);
   EXPECT_EQ(sum, 367671867U);
+}
+
+/// Each character that has a script, with the first of its script, as UnicodeScripts of tokenizers 0.23.3 cuts between them.
+TEST(Tokenizer, ScriptsAreThoseThatTheLibraryCuts) {
+  std::map<int, std::uint32_t> first;
+  std::uint32_t count = 0, sum = 0;
+  for (std::uint32_t value = 0; value < 0x110000; ++value) {
+    const int script = value >= 0xD800 && value < 0xE000 ? -1 : script_of(value);
+    if (script < 0) continue;
+    ++count;
+    sum ^= value * 2654435761U + first.emplace(script, value).first->second * 40503U;
+  }
+  EXPECT_EQ(count, 128236U);
+  EXPECT_EQ(sum, 2305990534U);
 }
 
 TEST(Tokenizer, CtcDecoderJoinsEqualTokens) {

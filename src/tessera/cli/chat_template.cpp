@@ -82,9 +82,15 @@ OrderedJson rendered_json(const data::RenderedChat& chat) {
   return {{"text", chat.text}, {"assistant_ranges", ranges}};
 }
 
+OrderedJson read_list(const std::filesystem::path& path, const std::string& what) {
+  OrderedJson list = read_ordered(path);
+  if (!list.is_array()) throw UserError({path.string(), fmt::format("holds a JSON {}, not a list of {}", list.type_name(), what), "", ""});
+  return list;
+}
+
 int render_messages(const ChatTemplate& chat_template, ChatRequest request, const Options& options) {
-  request.messages = read_ordered(options.messages);
-  if (!options.tools.empty()) request.tools = read_ordered(options.tools);
+  request.messages = read_list(options.messages, "messages");
+  if (!options.tools.empty()) request.tools = read_list(options.tools, "tools");
   const data::RenderedChat chat = chat_template.render(request);
   fmt::print("{}", options.json ? rendered_json(chat).dump() + "\n" : chat.text);
   return 0;

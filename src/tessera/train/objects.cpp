@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <regex>
 
 #include "tessera/config/hub.h"
@@ -277,7 +278,12 @@ ModelPlan plan_model(const config::LoadedRecipe& loaded, const config::Environme
 
 RecipeData build_recipe_data(const config::LoadedRecipe& loaded, const config::Environment& environment) {
   const config::Recipe& recipe = loaded.recipe;
-  if (!recipe.dataset) throw UserError({config::where(loaded.tree, "dataset"), "the recipe has no dataset", "", ""});
+  if (!recipe.dataset) {
+    std::vector<Problem> refused;
+    std::ranges::copy_if(loaded.unsupported, std::back_inserter(refused), [](const Problem& problem) { return problem.what.starts_with("dataset"); });
+    if (refused.empty()) refused.push_back({config::where(loaded.tree, "dataset"), "the recipe has no dataset", "", ""});
+    throw UserError(std::move(refused));
+  }
   return make_data(recipe, plan_model(loaded, environment), environment, *recipe.dataset, "dataset", true);
 }
 

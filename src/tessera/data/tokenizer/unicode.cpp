@@ -201,10 +201,14 @@ std::vector<std::size_t> grapheme_ends(std::string_view text) {
 
 int script_of(char32_t value) {
   constexpr char32_t kProlongedSoundMark = 0x30FC;
-  if (value == ' ') return -1;
+  if (value == ' ' || !is_of_unicode(value, 9)) return -1;
   if (value == kProlongedSoundMark) return USCRIPT_HAN;
+  // Four characters have changed their script since.
+  if (value == 0x0589 || value == 0x061C) return USCRIPT_COMMON;
+  if (value == 0x0953 || value == 0x0954) return USCRIPT_DEVANAGARI;
   UErrorCode status = U_ZERO_ERROR;
   const UScriptCode script = uscript_getScript(static_cast<UChar32>(value), &status);
+  if (script == USCRIPT_UNKNOWN) return -1;
   return script == USCRIPT_HIRAGANA || script == USCRIPT_KATAKANA ? USCRIPT_HAN : script;
 }
 

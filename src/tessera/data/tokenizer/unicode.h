@@ -40,7 +40,8 @@ bool is_decimal_digit(char32_t value);         ///< category Nd
 std::string uppercase(std::string_view text);  ///< full upper case of every character by itself
 /// Where user-perceived characters (extended grapheme clusters) end, in bytes; the last entry is the text's size.
 std::vector<std::size_t> grapheme_ends(std::string_view text);
-/// The script, with Hiragana, Katakana and the prolonged sound mark counted as Han; -1 for the space, which fits any.
+/// The script as of Unicode 9, with Hiragana, Katakana and the prolonged sound mark counted as Han; -1 for the space, for later
+/// characters and for those of no script, which fit any.
 int script_of(char32_t value);
 
 }  // namespace tessera::data
