@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 #include "tessera/model/config.h"
 
 namespace tessera::parallel {
@@ -56,6 +58,15 @@ TEST(TensorPlan, WhatIsNotNamedIsWhole) {
   EXPECT_EQ(read({{"model.embed_tokens", "rowwise"}}).plan,
             (TensorPlan{.attention = false, .feed_forward = false, .embedding = true, .head = false}));
   EXPECT_EQ(read({{"model.norm", "replicate"}}).plan, (TensorPlan{.attention = false, .feed_forward = false, .embedding = false, .head = false}));
+}
+
+TEST(TensorPlan, ExpertsArePrintedOnce) {
+  Json config = {{"model_type", "mixtral"},  {"vocab_size", 60},       {"hidden_size", 32},
+                 {"intermediate_size", 40},  {"num_hidden_layers", 2}, {"num_attention_heads", 8},
+                 {"num_key_value_heads", 4}, {"num_local_experts", 4}, {"num_experts_per_tok", 2}};
+  const std::vector<std::string> lines = describe({}, model::model_spec_from_json(config, "a test"), 2, false);
+  EXPECT_EQ(std::ranges::count_if(lines, [](const std::string& line) { return line.find(".experts.*.w1") != std::string::npos; }), 1);
+  EXPECT_THAT(lines, Contains(HasSubstr("replicate: for this rank's tokens")));
 }
 
 TEST(TensorPlan, WhatIsNeverCutIsNotCutInSilence) {

@@ -142,10 +142,10 @@ class Reader {
   ProblemList& problems_;
 };
 
-/// "model.layers.0.mlp" -> "model.layers.*.mlp".
+/// "model.layers.0.mlp.experts.3.up_proj" -> "model.layers.*.mlp.experts.*.up_proj".
 std::string with_star(const std::string& name) {
   static const std::regex number("\\.[0-9]+\\.");
-  return std::regex_replace(name, number, ".*.", std::regex_constants::format_first_only);
+  return std::regex_replace(name, number, ".*.");
 }
 
 std::string split_of(const Module& module, const model::ModelSpec& spec, std::int64_t size) {
