@@ -108,5 +108,64 @@ TEST_F(Check, MistakesOfReadingComeWithThoseAboutRanks) {
   EXPECT_THAT(result.error, AllOf(HasSubstr("unknown key"), HasSubstr("(2 · 5)")));
 }
 
+/// A recipe that begins from the weights of a directory.
+class CheckPretrained : public Check {
+ protected:
+  void SetUp() override {
+    std::filesystem::copy(test::test_data("goldens/gpt2"), model_);
+    test::write_file(recipe_,
+                     "step_scheduler: {global_batch_size: 24, local_batch_size: 2}\n"
+                     "model:\n  _target_: from_pretrained\n  pretrained_model_name_or_path: " +
+                         model_.string() +
+                         "\ndataset: {_target_: mock_unpacked, num_sentences: 44, vocab_size: 80, max_sentence_len: 30}\n"
+                         "checkpoint:\n  checkpoint_dir: " +
+                         (directory_ / "checkpoints").string() + "\n");
+  }
+  /// Everything that is wrong, said by a program that exits with 2 and creates nothing.
+  std::string mistakes(std::vector<std::string> more = {}) {
+    const auto result = check(std::move(more));
+    EXPECT_EQ(result.status, 2);
+    EXPECT_FALSE(std::filesystem::exists(directory_ / "checkpoints"));
+    return result.error;
+  }
+  std::filesystem::path model_ = directory_ / "model";
+};
+
+TEST_F(CheckPretrained, WeightsAreComparedWithTheConfiguration) {
+  EXPECT_EQ(check({}).status, 0) << check({}).error;
+  EXPECT_THAT(mistakes({"--model.config.n_layer=3"}), AllOf(HasSubstr("h.2."), HasSubstr("missing")));
+  EXPECT_THAT(mistakes({"--model.config.n_layer=1"}), HasSubstr("h.1."));
+}
+
+TEST_F(CheckPretrained, MissingAndTruncatedWeightsAreFound) {
+  const auto weights = model_ / "model.safetensors";
+  std::filesystem::resize_file(weights, std::filesystem::file_size(weights) - 100);
+  EXPECT_THAT(mistakes(), HasSubstr("model.safetensors: "));
+  std::filesystem::remove(weights);
+  EXPECT_THAT(mistakes({"--step_scheduler.local_batch_size=5"}), AllOf(HasSubstr("safetensors"), HasSubstr("(5 · 1)")));
+}
+
+TEST_F(CheckPretrained, AMissingDataSetHidesNoMistakeOfTheModel) {
+  const std::string said =
+      mistakes({"--model.config.n_layer=3",
+                "--dataset={_target_: instruction, path_or_dataset_id: /nowhere/x.jsonl, column_mapping: {question: q, answer: a}}"});
+  EXPECT_THAT(said, AllOf(HasSubstr("/nowhere/x.jsonl is not on disk"), HasSubstr("h.2.")));
+}
+
+TEST_F(CheckPretrained, TheCheckpointToBeginFromIsLookedFor) {
+  EXPECT_THAT(mistakes({"--checkpoint.restore_from=epoch_7_step_7"}),
+              AllOf(HasSubstr("checkpoint.restore_from: \"epoch_7_step_7\" is neither a checkpoint in"), HasSubstr("leave restore_from out")));
+  const std::string said = mistakes({"--checkpoint.restore_from=LATEST", "--step_scheduler.local_batch_size=5"});
+  EXPECT_THAT(said, AllOf(HasSubstr("checkpoint.restore_from: LATEST: "), HasSubstr("holds no complete checkpoint"), HasSubstr("(5 · 1)")));
+  EXPECT_THAT(mistakes({"--checkpoint.restore_from=" + model_.string()}), HasSubstr("this is a model directory, not a checkpoint of a run"));
+  EXPECT_EQ(check({"--checkpoint.restore_from=" + model_.string(), "--checkpoint.restore_optimizer=false"}).status, 0);
+  EXPECT_EQ(check({"--checkpoint.restore_from=LATEST", "--checkpoint.enabled=false"}).status, 0);
+}
+
+TEST_F(CheckPretrained, CheckpointsCanBeWritten) {
+  EXPECT_THAT(mistakes({"--checkpoint.checkpoint_dir=" + recipe_.string() + "/below"}),
+              HasSubstr("checkpoint.checkpoint_dir: checkpoints cannot be written: " + recipe_.string() + " is not a directory"));
+}
+
 }  // namespace
 }  // namespace tessera

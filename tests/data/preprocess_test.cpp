@@ -2,7 +2,11 @@
 
 #include <gmock/gmock.h>
 
+#include <map>
+
 #include "data/dataset/dataset_fixture.h"
+#include "tessera/core/error.h"
+#include "tessera/core/fault_operations.h"
 #include "tessera/core/json.h"
 #include "tessera/core/text.h"
 #include "tessera/data/summary.h"
@@ -13,6 +17,13 @@ namespace {
 
 using ::testing::HasSubstr;
 
+/// The files of a directory by name.
+std::map<std::string, std::string> contents(const std::filesystem::path& directory) {
+  std::map<std::string, std::string> found;
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) found[entry.path().filename()] = test::read_file(entry.path());
+  return found;
+}
+
 class PreprocessTest : public ::testing::Test {
  protected:
   std::filesystem::path file(const std::string& name, std::string_view text) {
@@ -20,6 +31,7 @@ class PreprocessTest : public ::testing::Test {
     return directory_ / name;
   }
   test::TemporaryDirectory directory_;
+  std::unique_ptr<FileOperations> operations_ = posix_file_operations();
   Tokenizer tokenizer_ = test::small_tokenizer("tokenizer");
 };
 
@@ -30,7 +42,7 @@ TEST_F(PreprocessTest, DocumentsKeepTheirOrderAndText) {
   std::string first;
   for (const int threads : {1, 4}) {
     const PreprocessResult result =
-        preprocess({input, file("b.txt", "plain")}, tokenizer_, directory_ / "out", {.append_eod = true, .num_threads = threads});
+        preprocess(*operations_, {input, file("b.txt", "plain")}, tokenizer_, directory_ / "out", {.append_eod = true, .num_threads = threads});
     EXPECT_EQ(result.prefix, directory_ / "out_text_document");
     EXPECT_EQ(result.num_documents, 302);
     const formats::MegatronFile written(result.prefix);
@@ -48,16 +60,47 @@ TEST_F(PreprocessTest, DocumentsKeepTheirOrderAndText) {
   }
 }
 
-TEST_F(PreprocessTest, MistakesLeaveNoDataSet) {
-  const auto good = file("a.jsonl", "{\"text\": \"x\"}\n");
-  preprocess({good}, tokenizer_, directory_ / "out", {});
-  EXPECT_THAT(test::error_of([&] { preprocess({file("b.jsonl", "{\"text\": \"x\"}\n{\"body\": \"x\"}\n")}, tokenizer_, directory_ / "out", {}); }),
+TEST_F(PreprocessTest, MistakesLeaveWhatWasThere) {
+  const auto make = [&](const std::filesystem::path& input) { preprocess(*operations_, {input}, tokenizer_, directory_ / "out", {}); };
+  make(file("a.jsonl", "{\"text\": \"x\"}\n"));
+  const auto before = contents(directory_.path());
+  EXPECT_THAT(test::error_of([&] { make(file("b.jsonl", "{\"text\": \"x\"}\n{\"body\": \"x\"}\n")); }),
               HasSubstr("b.jsonl:2: there is no column 'text'"));
-  EXPECT_FALSE(std::filesystem::exists(directory_ / "out_text_document.idx"));
-  EXPECT_THAT(test::error_of([&] { preprocess({file("c.jsonl", "{\"text\": \"x\xff\"}\n")}, tokenizer_, directory_ / "out", {}); }),
+  EXPECT_THAT(test::error_of([&] { make(file("c.jsonl", "{\"text\": \"x\xff\"}\n")); }),
               HasSubstr("c.jsonl:1: invalid UTF-8 at byte 11 of the file"));
-  EXPECT_THAT(test::error_of([&] { preprocess({file("d.txt", "ab\xff")}, tokenizer_, directory_ / "out", {}); }),
-              HasSubstr("invalid UTF-8 at byte 2"));
+  EXPECT_THAT(test::error_of([&] { make(file("d.txt", "ab\xff")); }), HasSubstr("invalid UTF-8 at byte 2"));
+  for (const char* input : {"b.jsonl", "c.jsonl", "d.txt"}) std::filesystem::remove(directory_ / input);
+  EXPECT_EQ(contents(directory_.path()), before);
+}
+
+/// On a disk that is full from some operation on there is the earlier data set, the new one, or none: no half of one.
+TEST_F(PreprocessTest, AFullDiskLeavesNothingHalfWritten) {
+  const auto one = file("a.jsonl", "{\"text\": \"x\"}\n"), other = file("b.jsonl", "{\"text\": \"the keeper\"}\n{\"text\": \"answers\"}\n");
+  preprocess(*operations_, {one}, tokenizer_, directory_ / "out", {});
+  const auto before = contents(directory_.path());
+  bool completed = false;
+  for (int failing = 0; !completed; ++failing) {
+    ASSERT_LT(failing, 100);
+    preprocess(*operations_, {one}, tokenizer_, directory_ / "out", {});
+    FaultOperations operations(*operations_, {.at = failing, .kind = FaultKind::NoSpace, .lasting = true});
+    try {
+      preprocess(operations, {other}, tokenizer_, directory_ / "out", {});
+      completed = true;
+    } catch (const Failure& failure) {
+      EXPECT_THAT(failure.what(), HasSubstr("No space left on device"));
+    }
+    const auto after = contents(directory_.path());
+    for (const auto& [name, content] : after) EXPECT_THAT(name, testing::Not(HasSubstr("incomplete"))) << "operation " << failing;
+    if (completed)
+      EXPECT_EQ(formats::MegatronFile(directory_ / "out_text_document").num_sequences(), 2);
+    else if (after.contains("out_text_document.idx"))
+      EXPECT_EQ(after, before) << "operation " << failing;
+  }
+}
+
+TEST_F(PreprocessTest, WhereNothingCanBeWrittenIsSaidFirst) {
+  EXPECT_THAT(test::error_of([&] { preprocess(*operations_, {directory_ / "absent.jsonl"}, tokenizer_, directory_ / "nowhere" / "out", {}); }),
+              testing::AllOf(HasSubstr("there is no directory"), HasSubstr("nowhere\n  rule: only the last part of the path is created")));
 }
 
 /// The published file's documents, decoded, come out as the same bytes again.
@@ -85,7 +128,8 @@ TEST_F(PreprocessTest, IsByteForByteWhatMegatronWrites) {
     lines += Json{{"text", tokenizer.decode(std::vector<TokenId>(tokens.begin(), tokens.end()), false)}}.dump() + "\n";
   }
   test::write_file(directory_ / "text.jsonl", lines);
-  const PreprocessResult result = preprocess({directory_ / "text.jsonl"}, tokenizer, directory_ / "out", {.append_eod = true, .num_threads = 2});
+  const PreprocessResult result =
+      preprocess(*operations_, {directory_ / "text.jsonl"}, tokenizer, directory_ / "out", {.append_eod = true, .num_threads = 2});
   EXPECT_TRUE(test::read_file(result.prefix.string() + ".bin") == test::read_file(std::filesystem::path(published).replace_extension(".bin")));
   EXPECT_TRUE(test::read_file(result.prefix.string() + ".idx") == test::read_file(published));
 }

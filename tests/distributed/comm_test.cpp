@@ -8,6 +8,7 @@
 
 #include "distributed/ranks.h"
 #include "support/support.h"
+#include "tessera/comm/values.h"
 #include "tessera/core/error.h"
 
 namespace tessera::comm {
@@ -281,6 +282,19 @@ RANKS_TEST(Comm, GroupsInAnotherOrderOfRanks, 3, 4) {
   const at::Tensor output = at::empty({2 * reversed->size()}, at::kFloat);
   reversed->all_gather(input_of(reversed->rank(), 2, at::kFloat), counts, output).wait();
   for (int rank = 0; rank < reversed->size(); ++rank) EXPECT_TRUE(same_bits(part_of(output, counts, rank), input_of(rank, 2, at::kFloat)));
+}
+
+TEST(Comm, NobodyGoesOnWhereOneFailed) {
+  const auto world = test::world_communicator();
+  const int last = world->size() - 1;
+  const std::string error = test::error_of([&] {
+    together(*world, [&] {
+      if (world->rank() == last) throw UserError({"recipe.yaml:3", "it is wrong", "", "mend it"});
+    });
+    ADD_FAILURE() << "went on";
+  });
+  const std::string origin = world->rank() == last ? "" : "rank " + std::to_string(last) + ": ";
+  EXPECT_EQ(error, "error: " + origin + "recipe.yaml:3: it is wrong\n  fix:  mend it");
 }
 
 }  // namespace

@@ -48,7 +48,23 @@ int wait_for_signal(const std::filesystem::path& directory, std::int64_t rank) {
   return guard.signal() == 0 ? 1 : 0;
 }
 
-/// ACTION…:  say | fail RANK STATUS | kill RANK SIGNAL | exit RANK STATUS | crash RANK | wait DIRECTORY | sleep DIRECTORY
+constexpr const char* kMistake = "recipe.yaml:14: it went wrong\n  fix:  mend it";
+
+/// What this rank says when all fail: with "agree" the same; with "repeat" what rank 1 found, as the others tell it; with "differ" its own.
+std::string complaint(const std::string& name, std::int64_t rank) {
+  if (name == "differ") return fmt::format("error: mistake of rank {}", rank);
+  return std::string("error: ") + (name == "repeat" && rank != 1 ? "rank 1: " : "") + kMistake;
+}
+
+/// mpirun ends all ranks when one has ended: each waits until the others have said theirs.
+int fail_everywhere(const std::string& name, std::int64_t rank, launch::RankProcess& process) {
+  std::this_thread::sleep_for(rank * 300ms);
+  process.error(complaint(name, rank));
+  std::this_thread::sleep_for(2s - rank * 300ms);
+  return 2;
+}
+
+/// ACTION…:  say | agree | repeat | differ | fail RANK STATUS | kill RANK SIGNAL | exit RANK STATUS | crash RANK | wait DIRECTORY | sleep DIRECTORY
 int act(const Arguments& action, const launch::RankEnvironment& self, launch::RankProcess& process) {
   const std::string& name = action.at(0);
   if (name == "say") {
@@ -62,10 +78,11 @@ int act(const Arguments& action, const launch::RankEnvironment& self, launch::Ra
     sign_in(action.at(1), self.rank);
     sleep_long();
   }
+  if (name == "agree" || name == "repeat" || name == "differ") return fail_everywhere(name, self.rank, process);
   if (self.rank != std::stoll(action.at(1))) sleep_long();
   std::this_thread::sleep_for(300ms);  // so that the others are asleep
   if (name == "fail") {
-    process.error("error: recipe.yaml:14: it went wrong\n  fix:  mend it");
+    process.error(complaint(name, self.rank));
     return std::stoi(action.at(2));
   }
   if (name == "kill") ::raise(std::stoi(action.at(2)));

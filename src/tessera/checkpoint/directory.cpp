@@ -68,7 +68,8 @@ bool is_leftover(std::string_view name) {
 std::string existing_text(const fs::path& directory) {
   std::vector<std::string> names;
   for (const CheckpointEntry& entry : list_checkpoints(directory)) names.push_back(entry.path.filename().string());
-  return names.empty() ? fmt::format("{} holds no complete checkpoint", directory.string()) : fmt::format("there is {}", fmt::join(names, ", "));
+  if (names.empty()) return fmt::format("leave restore_from out to begin from the start: {} holds no complete checkpoint", directory.string());
+  return fmt::format("there is {}", fmt::join(names, ", "));
 }
 
 [[noreturn]] void not_a_checkpoint(const fs::path& path) {
@@ -79,25 +80,49 @@ std::string existing_text(const fs::path& directory) {
                           "the manifest is written last, so a save that was interrupted has none", "choose another checkpoint"});
 }
 
-fs::path newest(const fs::path& directory) {
+/// A checkpoint to begin from, and what is remarkable about it.
+struct RestorePoint {
+  fs::path path;
+  std::string warning = {};
+};
+
+RestorePoint newest(const fs::path& directory) {
   const std::vector<CheckpointEntry> entries = list_checkpoints(directory);
   if (entries.empty())
-    throw UserError(Problem{"checkpoint.restore_from", "LATEST: " + existing_text(directory), "", "leave restore_from out to begin from the start"});
-  log::warning("{} has no LATEST link: continuing from {}, the newest", directory.string(), entries.back().path.filename().string());
-  return entries.back().path;
+    throw UserError(Problem{"checkpoint.restore_from", fmt::format("LATEST: {} holds no complete checkpoint", directory.string()), "",
+                            "leave restore_from out to begin from the start"});
+  const fs::path& last = entries.back().path;
+  return {last, fmt::format("{} has no LATEST link: continuing from {}, the newest", directory.string(), last.filename().string())};
 }
 
 /// A save that was killed between the rename and the switch of the links left a complete checkpoint later than LATEST. It is where the run stands;
 /// going back to the link's target would meet it at the next save.
-fs::path latest(const fs::path& directory) {
+RestorePoint latest(const fs::path& directory) {
   const std::optional<fs::path> target = link_target(directory, kLatest);
   if (!target) return newest(directory);
   const std::vector<CheckpointEntry> entries = list_checkpoints(directory);
   const std::optional<Number> linked = parse_name(target->filename().string());
-  if (entries.empty() || !linked || target->parent_path() != fs::canonical(directory) || entries.back().step <= linked->step) return *target;
-  log::warning("{}: LATEST was not yet moved to {}, which is complete: continuing from it", directory.string(),
-               entries.back().path.filename().string());
-  return fs::canonical(entries.back().path);
+  if (entries.empty() || !linked || target->parent_path() != fs::canonical(directory) || entries.back().step <= linked->step) return {*target};
+  const fs::path& last = entries.back().path;
+  return {fs::canonical(last),
+          fmt::format("{}: LATEST was not yet moved to {}, which is complete: continuing from it", directory.string(), last.filename().string())};
+}
+
+RestorePoint find_restore_point(const fs::path& directory, const std::string& restore_from, bool weights_alone) {
+  if (restore_from == kLatest) return latest(directory);
+  if (restore_from == kLowestValidation) {
+    if (const auto target = link_target(directory, restore_from)) return {*target};
+    throw UserError(Problem{"checkpoint.restore_from", "there is no LOWEST_VAL in " + directory.string(),
+                            "it is written when a save follows a validation", existing_text(directory)});
+  }
+  for (const fs::path& candidate : {directory / restore_from, fs::path(restore_from)}) {
+    if (!fs::is_directory(candidate)) continue;
+    const bool model_directory = weights_alone && formats::has_weights(candidate);
+    if (!is_checkpoint(candidate) && !model_directory) not_a_checkpoint(candidate);
+    return {fs::canonical(candidate)};
+  }
+  throw UserError(Problem{"checkpoint.restore_from", fmt::format("\"{}\" is neither a checkpoint in {} nor a path", restore_from, directory.string()),
+                          "", existing_text(directory)});
 }
 
 std::set<fs::path> linked_checkpoints(const fs::path& directory) {
@@ -164,20 +189,13 @@ std::optional<fs::path> link_target(const fs::path& directory, const std::string
 }
 
 fs::path resolve_restore_from(const fs::path& directory, const std::string& restore_from, bool weights_alone) {
-  if (restore_from == kLatest) return latest(directory);
-  if (restore_from == kLowestValidation) {
-    if (const auto target = link_target(directory, restore_from)) return *target;
-    throw UserError(Problem{"checkpoint.restore_from", "there is no LOWEST_VAL in " + directory.string(),
-                            "it is written when a save follows a validation", existing_text(directory)});
-  }
-  for (const fs::path& candidate : {directory / restore_from, fs::path(restore_from)}) {
-    if (!fs::is_directory(candidate)) continue;
-    const bool model_directory = weights_alone && formats::has_weights(candidate);
-    if (!is_checkpoint(candidate) && !model_directory) not_a_checkpoint(candidate);
-    return fs::canonical(candidate);
-  }
-  throw UserError(Problem{"checkpoint.restore_from", fmt::format("\"{}\" is neither a checkpoint in {} nor a path", restore_from, directory.string()),
-                          "", existing_text(directory)});
+  const RestorePoint found = find_restore_point(directory, restore_from, weights_alone);
+  if (!found.warning.empty()) log::warning(std::string_view(found.warning));
+  return found.path;
+}
+
+void check_restore_from(const fs::path& directory, const std::string& restore_from, bool weights_alone) {
+  find_restore_point(directory, restore_from, weights_alone);
 }
 
 void remove_leftovers(FileOperations& operations, const fs::path& directory) {

@@ -34,6 +34,8 @@ std::optional<std::filesystem::path> link_target(const std::filesystem::path& di
 /// UserError that lists what there is, or says that the path is an incomplete checkpoint. A plain Hugging Face directory is accepted where the
 /// weights alone are wanted.
 std::filesystem::path resolve_restore_from(const std::filesystem::path& directory, const std::string& restore_from, bool weights_alone = false);
+/// The check alone, which warns of nothing.
+void check_restore_from(const std::filesystem::path& directory, const std::string& restore_from, bool weights_alone);
 /// Whether this is a checkpoint of a run, and a complete one.
 bool is_checkpoint(const std::filesystem::path& path);
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "tessera/core/error.h"
+#include "tessera/core/writable.h"
 
 namespace tessera::checkpoint {
 
@@ -40,6 +41,7 @@ std::filesystem::path without_trailing_slash(const std::filesystem::path& path) 
 const std::filesystem::path& absent(const std::filesystem::path& path) {
   if (std::filesystem::exists(std::filesystem::symlink_status(path)))
     throw UserError(Problem{path.string(), "exists already", "nothing is overwritten", "remove it or choose another name"});
+  check_can_create(without_trailing_slash(path));
   return path;
 }
 

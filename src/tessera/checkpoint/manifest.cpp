@@ -238,6 +238,8 @@ Manifest manifest_from_text(std::string_view text, const std::string& where) {
 
 Manifest read_manifest(const fs::path& checkpoint) {
   const fs::path path = checkpoint / kManifestName;
+  if (!fs::exists(checkpoint))
+    throw UserError(Problem{checkpoint.string(), "no such checkpoint", "", "`tessera checkpoint list` shows those of a run"});
   if (!fs::exists(path))
     throw UserError(Problem{checkpoint.string(), "not a complete checkpoint: it has no manifest.json", "the manifest is written last", ""});
   return manifest_from_text(read_text_file(path), path.string());

@@ -1,7 +1,9 @@
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <memory>
 
 #include "tessera/cli/bench_comm.h"
@@ -163,16 +165,13 @@ Command add_bench(CLI::App& program) {
   CLI::App* generate = add_bench_command(*parser, "generate", "Greedy decoding of one sequence: tokens/s",
                                          "Model directory, or config.json for random weights", *options);
   generate->add_option("--tokens", options->tokens, "Tokens to generate")->capture_default_str()->check(CLI::Range(2, 1 << 20));
-  const Command comm = add_bench_comm(*parser);
-  const auto about_data = add_bench_data(*parser);
-  parser->footer("example:\n  tessera bench train quickstart/SmolLM2-135M-Instruct --batch 4 --length 256 --dtype float32 --json");
-  const auto run = [train, comm, about_data, options] {
-    if (comm.parser->parsed()) return comm.run();
-    for (const auto& [data, run_data] : about_data)
-      if (data->parsed()) return run_data();
-    return train->parsed() ? bench_train(*options) : bench_generate(*options);
-  };
-  return {parser, run, comm.ranks};
+  for (CLI::App* described : {parser, train})
+    described->footer("example:\n  tessera bench train quickstart/SmolLM2-135M-Instruct --batch 4 --length 256 --dtype float32 --json");
+  generate->footer("example:\n  tessera bench generate quickstart/SmolLM2-135M-Instruct --tokens 32");
+  std::vector<Command> commands{
+      {train, [options] { return bench_train(*options); }}, {generate, [options] { return bench_generate(*options); }}, add_bench_comm(*parser)};
+  std::ranges::copy(add_bench_data(*parser), std::back_inserter(commands));
+  return {parser, nullptr, nullptr, std::move(commands)};
 }
 
 }  // namespace tessera::cli

@@ -98,7 +98,7 @@ int bench_loader(const Options& options) {
 
 }  // namespace
 
-std::vector<std::pair<CLI::App*, std::function<int()>>> add_bench_data(CLI::App& bench) {
+std::vector<Command> add_bench_data(CLI::App& bench) {
   const auto options = std::make_shared<Options>();
   CLI::App* tokenizer = bench.add_subcommand("tokenizer", "Encoding of a text, line by line: MB/s, tokens/s");
   tokenizer->add_option("MODEL", options->model, "Model directory or tokenizer file")->required();
@@ -110,6 +110,8 @@ std::vector<std::pair<CLI::App*, std::function<int()>>> add_bench_data(CLI::App&
     parser->add_option("--threads", options->threads, "Threads")->capture_default_str()->check(at_least(1));
     parser->add_flag("--json", options->json, "Print one JSON document");
   }
+  tokenizer->footer("example:\n  tessera bench tokenizer quickstart/SmolLM2-135M-Instruct README.md");
+  loader->footer("example:\n  tessera bench loader examples/quickstart/finetune.yaml --steps 20");
   return {{tokenizer, [options] { return bench_tokenizer(*options); }}, {loader, [options] { return bench_loader(*options); }}};
 }
 

@@ -143,7 +143,7 @@ Command add_chat_template(CLI::App& program) {
   parser->require_subcommand(1);
   CLI::App* render_parser = parser->add_subcommand("render", "Render a conversation to the text that the model reads");
   render_parser->add_option("MODEL", options->model, "Model directory or tokenizer file with a chat template, or a .jinja file")->required();
-  CLI::Option_group* input = render_parser->add_option_group("input", "exactly one of");
+  CLI::Option_group* input = render_parser->add_option_group("input");
   CLI::Option* messages = input->add_option("--messages", options->messages, "JSON file: [{\"role\": …, \"content\": …}, …]");
   input->add_option("--conversations", options->conversations,
                     "JSON file: {name: {\"messages\", \"tools\", \"add_generation_prompt\", \"kwargs\"}}; prints {name: {\"text\"} or {\"error\"}}");
@@ -157,8 +157,9 @@ Command add_chat_template(CLI::App& program) {
   render_parser->add_option("--now", options->now, "The time that strftime_now tells, e.g. 2026-01-02T03:04:05 (default: now)");
   render_parser->add_flag("--generation-prompt", options->generation_prompt, "End with the beginning of the assistant's answer");
   render_parser->add_flag("--json", options->json, "Print {\"text\", \"assistant_ranges\"}: byte ranges of {% generation %} blocks")->needs(messages);
-  parser->footer("example:\n  tessera chat-template render quickstart/SmolLM2-135M-Instruct --messages examples/quickstart/messages.json");
-  return {parser, [render_parser, options] { return render(*render_parser, *options); }};
+  for (CLI::App* described : {parser, render_parser})
+    described->footer("example:\n  tessera chat-template render quickstart/SmolLM2-135M-Instruct --messages examples/quickstart/messages.json");
+  return {parser, nullptr, nullptr, {{render_parser, [render_parser, options] { return render(*render_parser, *options); }}}};
 }
 
 }  // namespace tessera::cli

@@ -227,7 +227,7 @@ Command add_check(CLI::App& program) {
   parser->footer(
       "Nothing is allocated and nothing started. Exits with 2 when the recipe cannot be trained.\n\nexample:\n"
       "  tessera check examples/quickstart/finetune.yaml --step_scheduler.local_batch_size 4\n"
-      "  tessera check examples/quickstart/finetune.yaml --nproc-per-node 4 --distributed.dp_replicate_size 2");
+      "  tessera check examples/quickstart/finetune.yaml --step_scheduler.local_batch_size 2 --nproc-per-node 4 --distributed.dp_replicate_size 2");
   return {parser, [arguments, num_ranks, plans, json] { return check(*arguments, *num_ranks, *plans, *json); }};
 }
 

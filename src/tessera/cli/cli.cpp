@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <new>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <system_error>
 
@@ -42,13 +43,13 @@ std::vector<std::string> names_of(const std::vector<Command>& commands) {
   return names;
 }
 
-/// The parser would only say that an argument was not expected.
-void refuse_unknown_command(const std::vector<std::string>& arguments, const std::vector<Command>& commands) {
-  if (arguments.empty() || arguments[0].starts_with("-")) return;
-  const std::vector<std::string> names = names_of(commands);
-  if (std::ranges::count(names, arguments[0]) > 0) return;
-  const std::string near = did_you_mean(arguments[0], names);
-  throw UserError({"", "unknown command \"" + arguments[0] + "\"", "", near.empty() ? "`tessera --help` lists the commands" : near});
+/// The parser would only say that an argument was not expected, or that one is missing. `group`: what `commands` belong to, as one types it.
+void refuse_unknown_command(std::span<const std::string> arguments, const std::vector<Command>& commands, const std::string& group = "tessera") {
+  if (commands.empty() || arguments.empty() || arguments[0].starts_with("-")) return;
+  const auto found = std::ranges::find_if(commands, [&](const Command& command) { return command.parser->get_name() == arguments[0]; });
+  if (found != commands.end()) return refuse_unknown_command(arguments.subspan(1), found->commands, group + " " + arguments[0]);
+  const std::string near = did_you_mean(arguments[0], names_of(commands));
+  throw UserError({"", "unknown command \"" + arguments[0] + "\"", "", near.empty() ? "`" + group + " --help` lists the commands" : near});
 }
 
 const Command* chosen(const std::vector<Command>& commands) {
@@ -88,8 +89,8 @@ int run_command(const Command& command, const std::vector<std::string>& argument
   return command.ranks ? run_ranks(*command.ranks, arguments, process, command.run) : command.run();
 }
 
-int parse_and_run(const std::vector<std::string>& given, launch::RankProcess& process) {
-  CLI::App program("Trains, evaluates and converts large language models.", "tessera");
+/// Parses the arguments and returns what they ask to run. Throws CLI::Success for --help and --version, UserError for mistakes.
+Command parse(CLI::App& program, const std::vector<std::string>& given) {
   describe(program);
   const std::vector<Command> commands = add_commands(program);
   refuse_unknown_command(given, commands);
@@ -97,14 +98,25 @@ int parse_and_run(const std::vector<std::string>& given, launch::RankProcess& pr
   std::ranges::reverse(arguments);  // as CLI11 wants them
   try {
     program.parse(std::move(arguments));
-  } catch (const CLI::Success& asked) {
-    return program.exit(asked);  // --help or --version
+  } catch (const CLI::Success&) {
+    throw;
   } catch (const CLI::ParseError& error) {
     throw mistake_in_arguments(error, commands);
   }
   const Command* command = chosen(commands);
-  const int status = command == nullptr ? 0 : run_command(*command, given, process);
-  if (std::fflush(stdout) != 0) throw std::system_error(errno, std::generic_category(), "cannot write the answer");
+  return command == nullptr ? Command{} : *command;
+}
+
+int parse_and_run(const std::vector<std::string>& given, launch::RankProcess& process) {
+  CLI::App program("Trains, evaluates and converts large language models.", "tessera");
+  Command command;
+  try {
+    command = parse(program, given);
+  } catch (const CLI::Success& asked) {
+    return program.exit(asked);
+  }
+  const int status = command.run ? run_command(command, given, process) : 0;
+  if (std::fflush(stdout) != 0) throw std::system_error(errno, std::generic_category(), "standard output: cannot be written");
   return status;
 }
 
@@ -131,14 +143,25 @@ CLI::Validator at_least(std::int64_t smallest) {
 }
 
 std::vector<std::string> command_names() {
-  CLI::App program;
-  return names_of(add_commands(program));
+  CLI::App program("", "tessera");
+  std::vector<std::string> names;
+  for (const Command& command : add_commands(program)) {
+    names.push_back(command.parser->get_name());
+    for (const Command& inner : command.commands) names.push_back(command.parser->get_name() + " " + inner.parser->get_name());
+  }
+  return names;
+}
+
+void check_arguments(const std::vector<std::string>& arguments) {
+  CLI::App program("", "tessera");
+  parse(program, arguments);
 }
 
 int run(std::vector<std::string> arguments) {
   std::optional<launch::RankProcess> process;
   const auto failed = [&](int status, std::string_view text) {
     if (!process) process.emplace();  // what it is could not be found out
+    std::fflush(stdout);              // an error stands after what led to it
     process->error(text);
     return status;
   };

@@ -39,8 +39,11 @@ Command add_simulate(CLI::App& program);
 /// Checks that an option's value is a whole number of at least `smallest`.
 CLI::Validator at_least(std::int64_t smallest);
 
-/// The names of all subcommands.
+/// The names of all subcommands, and of those within them: "checkpoint", "checkpoint list".
 std::vector<std::string> command_names();
+
+/// Throws UserError unless the program takes these arguments. What recipes and their overrides say is not looked at; runs nothing.
+void check_arguments(const std::vector<std::string>& arguments);
 
 /// Runs the program on its arguments (without its own name) and returns the exit status: 0 done, 1 something failed at run time, 2 something the
 /// user can mend. Prints every error in the form of core/error.h; never throws.

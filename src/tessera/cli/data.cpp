@@ -23,6 +23,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kInspectExample = "example:\n  tessera data inspect examples/quickstart/finetune.yaml";
+constexpr const char* kPreprocessExample =
+    "example:\n  tessera data preprocess examples/quickstart/facts.jsonl --column answer --tokenizer quickstart/SmolLM2-135M-Instruct "
+    "--output-prefix /tmp/facts";
+
 struct Options {
   std::vector<std::string> inputs;
   fs::path tokenizer;
@@ -37,7 +42,8 @@ struct Options {
 
 int preprocess(const Options& options) {
   const data::Tokenizer tokenizer = data::load_tokenizer(options.tokenizer);
-  const data::PreprocessResult result = data::preprocess(data::find_data_files(options.inputs), tokenizer, options.output, options.preprocess);
+  const data::PreprocessResult result =
+      data::preprocess(*posix_file_operations(), data::find_data_files(options.inputs), tokenizer, options.output, options.preprocess);
   if (options.json) {
     fmt::print(
         "{}\n",
@@ -142,6 +148,7 @@ CLI::App* add_preprocess(CLI::App& data, Options& options) {
   parser->add_flag("--append-eod", options.preprocess.append_eod, "Close each document with the tokenizer's end-of-text token");
   parser->add_option("--workers", options.preprocess.num_threads, "Threads (default: one per core)")->check(at_least(1));
   parser->add_flag("--json", options.json, "Print one JSON document");
+  parser->footer(kPreprocessExample);
   return parser;
 }
 
@@ -155,6 +162,7 @@ CLI::App* add_inspect_data(CLI::App& data, Options& options) {
   parser->add_option("--samples", options.num_shown, "Samples to show")->capture_default_str()->check(at_least(0));
   parser->add_option("--most", options.most, "Samples to measure, spread evenly")->capture_default_str()->check(at_least(1));
   parser->add_flag("--json", options.json, "Print the figures as one JSON document");
+  parser->footer(kInspectExample);
   return parser;
 }
 
@@ -164,13 +172,12 @@ Command add_data(CLI::App& program) {
   const auto options = std::make_shared<Options>();
   CLI::App* parser = program.add_subcommand("data", "Prepare data sets and look into them");
   parser->require_subcommand(1);
-  CLI::App* preprocess_parser = add_preprocess(*parser, *options);
-  add_inspect_data(*parser, *options);
-  parser->footer(
-      "example:\n  tessera data inspect examples/quickstart/finetune.yaml\n"
-      "  tessera data preprocess examples/quickstart/facts.jsonl --column answer --tokenizer quickstart/SmolLM2-135M-Instruct --output-prefix "
-      "/tmp/facts");
-  return {parser, [preprocess_parser, options] { return preprocess_parser->parsed() ? preprocess(*options) : inspect(*options); }};
+  parser->footer(kInspectExample);
+  return {parser,
+          nullptr,
+          nullptr,
+          {{add_preprocess(*parser, *options), [options] { return preprocess(*options); }},
+           {add_inspect_data(*parser, *options), [options] { return inspect(*options); }}}};
 }
 
 }  // namespace tessera::cli

@@ -53,6 +53,7 @@ void print_json(const std::vector<data::TokenId>& prompt, const generate::Genera
 
 void print_text(const std::vector<data::TokenId>& prompt, const generate::Generation& result, const std::string& text) {
   fmt::print("{}\n", text);
+  std::fflush(stdout);
   fmt::print(stderr, "{} prompt tokens at {:.1f}/s, {} new tokens at {:.1f}/s{}\n", prompt.size(), rate(prompt.size(), result.prompt_seconds),
              result.ids.size(), rate(result.ids.empty() ? 0 : result.ids.size() - 1, result.decode_seconds),
              result.stopped ? "" : " (stopped at --max-new-tokens)");
@@ -102,7 +103,7 @@ Command add_generate(CLI::App& program) {
   generate::SamplingOptions& sampling = options->generation.sampling;
   CLI::App* parser = program.add_subcommand("generate", "Continue a prompt or answer a chat message");
   parser->add_option("MODEL", options->model, "Hugging Face model directory")->required();
-  CLI::Option_group* input = parser->add_option_group("input", "exactly one of");
+  CLI::Option_group* input = parser->add_option_group("input");
   input->add_option("--prompt", options->prompt, "Text to continue");
   CLI::Option* chat = input->add_option("--chat", options->chat, "A user's message; the model's chat template is applied");
   input->require_option(1);

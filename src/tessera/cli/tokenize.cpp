@@ -108,7 +108,7 @@ Command add_tokenize(CLI::App& program) {
   const auto options = std::make_shared<Options>();
   CLI::App* parser = program.add_subcommand("tokenize", "Turn text into token ids, or ids into text");
   parser->add_option("MODEL", options->model, "Model directory, tokenizer.json, SentencePiece .model or .gguf")->required();
-  CLI::Option_group* input = parser->add_option_group("input", "exactly one of");
+  CLI::Option_group* input = parser->add_option_group("input");
   input->add_option("--text", options->text, "This text");
   input->add_option("--file", options->file, "The whole file");
   input->add_option("--jsonl", options->jsonl, "A file with one JSON string a line; prints {\"ids\": […], \"decoded\": \"…\"} a line");

@@ -87,9 +87,10 @@ Command add_train(CLI::App& program) {
       "SIGINT and SIGTERM end the current step, save a checkpoint and exit with 0, on all ranks; the same command goes on from it.\n"
       "When a rank dies, all end.\n\nexample:\n"
       "  tessera train examples/quickstart/finetune.yaml --optimizer.lr 1e-4 --step_scheduler.max_steps=20\n"
-      "  tessera train examples/quickstart/finetune.yaml --nproc-per-node 2 --log-dir logs\n"
-      "  tessera train examples/quickstart/finetune.yaml --nproc-per-node 2 --trace trace.json\n"
-      "  mpirun --host a:4,b:4 tessera train finetune.yaml");
+      "  tessera train examples/quickstart/finetune.yaml --step_scheduler.local_batch_size 4 --nproc-per-node 2 --log-dir logs\n"
+      "  tessera train examples/quickstart/finetune.yaml --step_scheduler.local_batch_size 4 --nproc-per-node 2 --trace trace.json\n"
+      "On several hosts, where HOST1 and HOST2 have the same files (docs/multi-node.md):\n"
+      "  mpirun --host HOST1:4,HOST2:4 tessera train RECIPE");
   return {parser, [arguments, options] { return train(*arguments, *options); }, ranks};
 }
 

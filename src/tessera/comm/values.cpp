@@ -48,6 +48,9 @@ std::vector<std::string> gather(Communicator& group, const std::string& text) {
   return texts;
 }
 
+/// How an error's text begins (core/error.h).
+constexpr std::string_view kError = "error: ";
+
 void together(Communicator& group, const std::function<void()>& work) {
   std::exception_ptr own;
   std::string message;
@@ -61,7 +64,9 @@ void together(Communicator& group, const std::function<void()>& work) {
   const std::vector<std::string> messages = gather(group, message);
   if (own) std::rethrow_exception(own);
   for (std::size_t rank = 0; rank < messages.size(); ++rank)
-    if (!messages[rank].empty()) throw Failure({fmt::format("rank {}", group.members()[rank]), messages[rank], "", ""});
+    if (!messages[rank].empty())
+      throw Failure(
+          {fmt::format("rank {}", group.members()[rank]), messages[rank].substr(messages[rank].starts_with(kError) ? kError.size() : 0), "", ""});
 }
 
 }  // namespace tessera::comm

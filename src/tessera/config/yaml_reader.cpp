@@ -237,7 +237,11 @@ Node parse_yaml(std::string_view text, const std::string& source, const YamlLimi
   try {
     std::istringstream stream{std::string(text)};
     YAML::Parser parser(stream);
-    if (!parser.HandleNextDocument(builder)) return builder.take_root();
+    if (!parser.HandleNextDocument(builder)) {
+      Node empty;
+      empty.position = {std::make_shared<const std::string>(source), 0};
+      return empty;
+    }
     Node root = builder.take_root();
     TreeBuilder rest(source, limits);
     if (parser.HandleNextDocument(rest)) {
@@ -246,7 +250,7 @@ Node parse_yaml(std::string_view text, const std::string& source, const YamlLimi
     return root;
   } catch (const YAML::Exception& error) {
     const std::string at = error.mark.is_null() ? source : to_string(builder.position(error.mark));
-    throw UserError({at, "malformed YAML: " + error.msg, "", ""});
+    throw UserError({at, "malformed YAML: " + error.msg, "", "check brackets, quotes and indentation (spaces, no tabs) here and above"});
   }
 }
 

@@ -17,10 +17,26 @@ namespace {
 
 std::string reason() { return std::strerror(errno); }
 
+std::string remedy(int number) {
+  switch (number) {
+    case ENOSPC:
+    case EDQUOT:
+      return "free some space or choose another directory";
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return "choose another directory or mend its permissions";
+    case ENOENT:
+    case ENOTDIR:
+      return "check the path: only its last part is created";
+    default:
+      return "";
+  }
+}
+
 [[noreturn]] void fail(const std::filesystem::path& path, const std::string& action) {
   const std::string why = reason();
-  const std::string fix = errno == ENOSPC ? "free some space or choose another directory" : "";
-  throw Failure({path.string(), "cannot " + action + ": " + why, "", fix});
+  throw Failure({path.string(), "cannot " + action + ": " + why, "", remedy(errno)});
 }
 
 [[noreturn]] void unreadable(const std::filesystem::path& path) { throw UserError({path.string(), "cannot read the file: " + reason(), "", ""}); }

@@ -10,6 +10,7 @@ namespace tessera {
 namespace {
 
 constexpr std::size_t kMaxDepth = 200;
+constexpr const char* kDamaged = "correct the text there; where a file was cut short, copy it again";
 
 std::string at_line(const std::string& where, std::string_view text, std::size_t byte) {
   const auto end = text.begin() + static_cast<std::ptrdiff_t>(std::min(byte, text.size()));
@@ -54,9 +55,9 @@ Value parse(std::string_view text, const std::string& where) {
       return guard(depth, same, same == Event::key ? parsed.template get_ref<const std::string&>() : std::string());
     });
   } catch (const nlohmann::json::parse_error& error) {
-    throw UserError({at_line(where, text, error.byte), "not valid JSON: " + plain(error.what()), "", ""});
+    throw UserError({at_line(where, text, error.byte), "not valid JSON: " + plain(error.what()), "", kDamaged});
   } catch (const nlohmann::json::exception& error) {
-    throw UserError({where, "not valid JSON: " + plain(error.what()), "", ""});
+    throw UserError({where, "not valid JSON: " + plain(error.what()), "", kDamaged});
   }
 }
 

@@ -33,6 +33,12 @@ bool stderr_is_terminal() {
   return ::isatty(STDERR_FILENO) == 1 && kind != nullptr && std::strcmp(kind, "dumb") != 0;
 }
 
+std::string highlight_error(const std::string& line) {
+  const std::size_t length = line.starts_with("error:") ? 6 : line.starts_with("internal error:") ? 15 : 0;
+  if (length == 0 || !stderr_is_terminal()) return line;
+  return "\033[31m" + line.substr(0, length) + "\033[0m" + line.substr(length);
+}
+
 ProgressBar::ProgressBar(std::string label, std::uint64_t total, Unit unit)
     : label_(std::move(label)),
       total_(std::max<std::uint64_t>(total, 1)),

@@ -8,6 +8,8 @@ namespace tessera {
 
 /// Whether standard error is a terminal that shows colours and redraws.
 bool stderr_is_terminal();
+/// A line for standard error: on a terminal, "error:" or "internal error:" at its beginning is red.
+std::string highlight_error(const std::string& line);
 
 /// A one-line progress bar on standard error: "label ━━━━━━━━── 62 %  1.2/2.0 GiB  3.1 s left". On a terminal it redraws at most ten times a second;
 /// elsewhere it prints nothing, so that logs stay clean. The destructor clears the line.

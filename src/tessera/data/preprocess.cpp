@@ -3,11 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 #include "tessera/core/error.h"
-#include "tessera/core/file.h"
 #include "tessera/core/terminal.h"
+#include "tessera/core/writable.h"
 #include "tessera/data/dataset/files.h"
 #include "tessera/data/dataset/parallel.h"
 #include "tessera/data/dataset/records.h"
@@ -17,6 +18,28 @@ namespace tessera::data {
 namespace {
 
 constexpr std::int64_t kDocumentsAtOnce = 4096;
+
+/// A .bin and its .idx under a name of their own until both are whole; what is not completed is removed.
+class UnfinishedPair {
+ public:
+  explicit UnfinishedPair(std::filesystem::path target) : target_(std::move(target)), prefix_(target_.string() + ".incomplete") {}
+  ~UnfinishedPair() {
+    std::error_code ignored;
+    for (const char* ending : {".bin", ".idx"}) std::filesystem::remove(prefix_.string() + ending, ignored);
+  }
+  UnfinishedPair(const UnfinishedPair&) = delete;
+  UnfinishedPair& operator=(const UnfinishedPair&) = delete;
+  const std::filesystem::path& prefix() const { return prefix_; }
+
+  void complete(FileOperations& operations) {
+    operations.remove_all(target_.string() + ".idx");  // an earlier one does not go with the new .bin
+    for (const char* ending : {".bin", ".idx"}) operations.rename(prefix_.string() + ending, target_.string() + ending);
+  }
+
+ private:
+  std::filesystem::path target_;
+  std::filesystem::path prefix_;
+};
 
 class Preprocessor {
  public:
@@ -72,17 +95,18 @@ class Preprocessor {
 
 }  // namespace
 
-PreprocessResult preprocess(const std::vector<std::filesystem::path>& files, const Tokenizer& tokenizer, const std::filesystem::path& prefix,
-                            const PreprocessOptions& options) {
+PreprocessResult preprocess(FileOperations& operations, const std::vector<std::filesystem::path>& files, const Tokenizer& tokenizer,
+                            const std::filesystem::path& prefix, const PreprocessOptions& options) {
   if (options.append_eod && !tokenizer.special_tokens().eos)
     throw UserError({"", "the tokenizer has no end-of-text token", "each document is closed by it", "leave out --append-eod"});
   PreprocessResult result{.prefix = fmt::format("{}_{}_document", prefix.string(), options.text_column)};
-  const auto operations = posix_file_operations();
-  std::filesystem::remove(result.prefix.string() + ".idx");  // of an earlier run, whose .bin is about to be replaced
-  formats::MegatronWriter writer(*operations, result.prefix, formats::megatron_type_for(tokenizer.vocab_size()));
+  check_can_create(result.prefix);
+  UnfinishedPair pair(result.prefix);
+  formats::MegatronWriter writer(operations, pair.prefix(), formats::megatron_type_for(tokenizer.vocab_size()));
   Preprocessor preprocessor(tokenizer, options, writer);
   for (const auto& file : files) preprocessor.add_file(file);
   writer.finish();
+  pair.complete(operations);
   result.num_documents = writer.num_documents();
   result.num_tokens = writer.num_tokens();
   result.text_bytes = preprocessor.text_bytes();

@@ -32,9 +32,7 @@ class ByteReader {
   }
 
   std::span<const std::byte> take(std::uint64_t size) {
-    if (size > remaining())
-      refuse("the file ends where " + std::to_string(size) + " more bytes are needed, at offset " + std::to_string(position_),
-             "the file is truncated or damaged: download or copy it again");
+    if (size > remaining()) refuse("the file ends where " + std::to_string(size) + " more bytes are needed, at offset " + std::to_string(position_));
     const auto taken = bytes_.subspan(position_, size);
     position_ += size;
     return taken;
@@ -43,7 +41,9 @@ class ByteReader {
   std::size_t position() const { return position_; }
   std::size_t remaining() const { return bytes_.size() - position_; }
   const std::string& where() const { return where_; }
-  [[noreturn]] void refuse(std::string what, std::string fix = "") const { throw UserError({where_, std::move(what), "", std::move(fix)}); }
+  [[noreturn]] void refuse(std::string what, std::string fix = "the file is truncated or damaged: download or copy it again") const {
+    throw UserError({where_, std::move(what), "", std::move(fix)});
+  }
 
  private:
   std::span<const std::byte> bytes_;

@@ -28,7 +28,7 @@ std::optional<fs::path> existing_file(const fs::path& directory, std::string_vie
 void check_directory(const fs::path& directory) {
   std::error_code error;
   if (!fs::exists(directory, error))
-    throw UserError({directory.string(), "no such directory", "", "download the model first and give the path of its directory"});
+    throw UserError({directory.string(), "no such directory", "", "check the path; a model has to be downloaded first"});
   if (!fs::is_directory(directory, error)) throw UserError({directory.string(), "not a directory", "", "give the directory that holds config.json"});
 }
 

@@ -23,7 +23,9 @@ constexpr std::string_view kMetadataKey = "__metadata__";
 /// Types the format knows and DType does not.
 constexpr std::array<std::string_view, 5> kOtherTypes{"C64", "F4", "F6_E2M3", "F6_E3M2", "F8_E8M0"};
 
-[[noreturn]] void refuse(const std::string& where, std::string what, std::string rule = "", std::string fix = "") {
+constexpr const char* kDamaged = "the file is damaged, or not a safetensors file: download or copy it again";
+
+[[noreturn]] void refuse(const std::string& where, std::string what, std::string rule = "", std::string fix = kDamaged) {
   throw UserError({where, std::move(what), std::move(rule), std::move(fix)});
 }
 
@@ -55,7 +57,8 @@ DType read_dtype(const Json& entry, const std::string& where) {
   if (found == entry.end() || !found->is_string()) refuse(where, "\"dtype\" is missing or is not a string");
   const auto& name = found->get_ref<const std::string&>();
   if (const std::optional<DType> dtype = dtype_from_safetensors(name)) return *dtype;
-  if (std::find(kOtherTypes.begin(), kOtherTypes.end(), name) != kOtherTypes.end()) refuse(where, "dtype " + name + " is not supported");
+  if (std::find(kOtherTypes.begin(), kOtherTypes.end(), name) != kOtherTypes.end())
+    refuse(where, "dtype " + name + " is not supported", "", "convert the tensor to float32, bfloat16 or float16");
   refuse(where, "unknown dtype \"" + name + "\"");
 }
 

@@ -49,17 +49,18 @@ std::size_t nucleus(const std::vector<double>& weights, double top_p) {
   return weights.size();
 }
 
-void require(bool valid, const std::string& what, const std::string& rule) {
-  if (!valid) throw UserError({"", what, rule, ""});
-}
-
 }  // namespace
 
 void check(const SamplingOptions& options) {
+  ProblemList problems;
+  const auto require = [&](bool valid, const std::string& what, const std::string& rule) {
+    if (!valid) problems.add({"", what, rule, ""});
+  };
   require(options.temperature >= 0.0, fmt::format("temperature {} is negative", options.temperature), "0 is greedy, larger is more random");
   require(options.top_k >= 0, fmt::format("top-k {} is negative", options.top_k), "0 keeps all tokens");
   require(options.top_p > 0.0 && options.top_p <= 1.0, fmt::format("top-p {} is out of range", options.top_p), "0 < top-p <= 1");
   require(options.repetition_penalty > 0.0, fmt::format("repetition penalty {} is not positive", options.repetition_penalty), "1 means none");
+  problems.throw_if_any();
 }
 
 data::TokenId choose_token(std::span<float> logits, std::span<const data::TokenId> previous, const SamplingOptions& options) {

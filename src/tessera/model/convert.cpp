@@ -10,6 +10,7 @@
 
 #include "tessera/core/error.h"
 #include "tessera/core/terminal.h"
+#include "tessera/core/writable.h"
 #include "tessera/formats/tensor_source.h"
 #include "tessera/model/config.h"
 #include "tessera/model/import.h"
@@ -138,10 +139,7 @@ void refuse_existing(const fs::path& destination) {
 void check_destination(const fs::path& destination) {
   if (destination.empty()) throw UserError({"", "the destination has no name", "it is a directory to create", "name one"});
   refuse_existing(destination);
-  const fs::path parent = destination.has_parent_path() ? destination.parent_path() : fs::path(".");
-  if (!fs::is_directory(parent))
-    throw UserError({destination.string(), fmt::format("there is no directory {}", parent.string()), "only the last part of the path is created",
-                     "create that directory or choose another place"});
+  check_can_create(destination);
 }
 
 }  // namespace

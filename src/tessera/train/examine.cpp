@@ -2,7 +2,13 @@
 
 #include <fmt/format.h>
 
+#include "tessera/checkpoint/directory.h"
+#include "tessera/config/hub.h"
+#include "tessera/core/writable.h"
+#include "tessera/formats/tensor_source.h"
 #include "tessera/mesh/mesh_sizes.h"
+#include "tessera/model/load.h"
+#include "tessera/model/parameter_table.h"
 #include "tessera/parallel/pipeline/lowering.h"
 #include "tessera/parallel/tensor/plan.h"
 #include "tessera/plan/simulate.h"
@@ -65,13 +71,37 @@ std::optional<parallel::PipelinePlan> examine_pipeline(const config::LoadedRecip
   return pipeline;
 }
 
+bool is_listed_as_absent(const config::Model& model, const config::Environment& environment) {
+  return !model.path.empty() && !config::find_on_disk(model.path, environment);
+}
+
+/// Of the headers alone: tensors that are missing, surplus or of another shape, files that are cut short.
+void check_weights_on_disk(const ModelPlan& plan) {
+  if (plan.pretrained && plan.directory) model::check_weights(model::parameter_table(plan.spec), *formats::open_huggingface_source(*plan.directory));
+}
+
+/// That checkpoints can be written, and that the one to begin from is there.
+void check_checkpoints(const config::LoadedRecipe& loaded, ProblemList& problems) {
+  const config::Checkpoint& options = loaded.recipe.checkpoint;
+  if (!options.enabled) return;
+  if (const std::string why = why_not_writable(options.checkpoint_dir); !why.empty())
+    problems.add({config::where(loaded.tree, "checkpoint.checkpoint_dir"), "checkpoint.checkpoint_dir: checkpoints cannot be written: " + why, "",
+                  "choose another directory or mend its permissions"});
+  if (options.restore_from.empty()) return;
+  try {
+    checkpoint::check_restore_from(options.checkpoint_dir, options.restore_from, !options.restore_optimizer);
+  } catch (const UserError& error) {
+    for (const Problem& problem : error.problems())
+      problems.add({config::where(loaded.tree, "checkpoint.restore_from"), problem.where + ": " + problem.what, problem.rule, problem.fix});
+  }
+}
+
 }  // namespace
 
 Examination examine(const config::LoadedRecipe& recipe, const config::Environment& environment, std::int64_t world_size) {
   Examination result;
   result.problems = recipe.unsupported;
-  const std::vector<Problem> absent = config::absent_resources(recipe, environment);
-  append(result.problems, absent);
+  append(result.problems, config::absent_resources(recipe, environment));
   ProblemList about_ranks;
   config::validate_parallelism(recipe.recipe.distributed, world_size, config::locate_in(recipe.tree), about_ranks);
   if (about_ranks.empty()) result.mesh = mesh::mesh_sizes(recipe.recipe.distributed, world_size);
@@ -84,10 +114,11 @@ Examination examine(const config::LoadedRecipe& recipe, const config::Environmen
     parallel::plan_split(recipe.recipe.distributed, result.plan->spec, config::locate_in(recipe.tree), about_ranks);
     refuse_expert_options(recipe, result.plan->spec, result.problems);
     if (world_size > 1) refuse_other_dtypes(recipe, result.plan->dtype, result.problems);
+    check_weights_on_disk(*result.plan);
   } catch (const UserError& error) {
-    // A model that is not on disk has been listed already.
-    if (absent.empty()) append(result.problems, error.problems());
+    if (!is_listed_as_absent(recipe.recipe.model, environment)) append(result.problems, error.problems());
   }
+  check_checkpoints(recipe, about_ranks);
   append(result.problems, about_ranks.problems());
   return result;
 }

@@ -267,7 +267,7 @@ ModelPlan plan_model(const config::LoadedRecipe& loaded, const config::Environme
     const fs::path path = on_disk(recipe.model.path, environment, "the model");
     if (fs::is_directory(path)) plan.directory = path;
     plan.config = model::read_config_json(path);
-    where = path.string();
+    where = (plan.directory ? path / "config.json" : path).string();
   }
   plan.config.merge_patch(recipe.model.config);
   plan.spec = model::model_spec_from_json(plan.config, where);

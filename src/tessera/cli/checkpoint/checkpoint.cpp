@@ -8,7 +8,7 @@ namespace tessera::cli {
 Command add_checkpoint(CLI::App& program) {
   CLI::App* parser = program.add_subcommand("checkpoint", "List, check, compare, convert and remove the checkpoints of runs");
   parser->require_subcommand(1);
-  parser->footer("`tessera checkpoint COMMAND --help` shows the options of a command.\n\nexample:\n  tessera checkpoint list checkpoints/facts");
+  parser->footer("`tessera checkpoint COMMAND --help` shows the options of a command.\n\nexample:\n  tessera checkpoint list quickstart/checkpoints");
   return {parser, nullptr, nullptr, checkpoint_commands::add_all(*parser)};
 }
 

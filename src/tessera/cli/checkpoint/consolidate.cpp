@@ -58,7 +58,7 @@ Command add_consolidate(CLI::App& parent) {
   parser->add_flag("--json", options->json, "Print one JSON document");
   const auto ranks = add_rank_arguments(*parser);
   parser->footer(
-      "With several ranks each writes an equal part of the bytes.\n\nexample:\n  tessera checkpoint consolidate checkpoints/facts/LATEST "
+      "With several ranks each writes an equal part of the bytes.\n\nexample:\n  tessera checkpoint consolidate quickstart/checkpoints/LATEST "
       "facts-model --dtype bfloat16");
   return {parser, [options] { return consolidate(*options); }, ranks};
 }

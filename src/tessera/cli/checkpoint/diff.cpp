@@ -59,7 +59,8 @@ Command add_diff(CLI::App& parent) {
   parser->add_option("A", options->a, "A checkpoint, or a Hugging Face directory (then only weights are compared)")->required();
   parser->add_option("B", options->b, "The other")->required();
   parser->add_flag("--json", options->json, "Print one JSON document");
-  parser->footer("Exits with 1 when anything differs.\n\nexample:\n  tessera checkpoint diff checkpoints/facts/LOWEST_VAL checkpoints/facts/LATEST");
+  parser->footer(
+      "Exits with 1 when anything differs.\n\nexample:\n  tessera checkpoint diff quickstart/SmolLM2-135M-Instruct quickstart/checkpoints/LATEST");
   return {parser, [options] { return diff(*options); }};
 }
 

@@ -24,7 +24,9 @@ void print_text(const checkpoint::Manifest& manifest, bool tensors) {
   fmt::print("epoch, step  {}, {} ({} optimizer steps)\n", manifest.epoch, manifest.step, manifest.optimizer_steps);
   if (manifest.validation_metric) fmt::print("validation   {:.4f}\n", *manifest.validation_metric);
   fmt::print("layout       {}\n", describe_layout(manifest.layout));
-  fmt::print("written by   {}\n", manifest.versions.dump());
+  std::vector<std::string> programs;
+  for (const auto& [program, version] : manifest.versions.items()) programs.push_back(program + " " + version.get<std::string>());
+  fmt::print("written by   {}\n", fmt::join(programs, ", "));
   fmt::print("files        {}, {}\n", manifest.files.size(), human_bytes(static_cast<double>(num_bytes(manifest))));
   fmt::print("weights      {} tensors, {}\n", manifest.model.size(), human_bytes(static_cast<double>(num_bytes(manifest.model))));
   fmt::print("optimizer    {} tensors, {}\n", manifest.optim.size(), human_bytes(static_cast<double>(num_bytes(manifest.optim))));
@@ -73,7 +75,7 @@ Command add_inspect(CLI::App& parent) {
   parser->add_option("CHECKPOINT", options->checkpoint, "A checkpoint: epoch_E_step_S, or a link to it")->required();
   parser->add_flag("--tensors", options->tensors, "Also every tensor, and in which file each box of it lies");
   parser->add_flag("--json", options->json, "Print one JSON document");
-  parser->footer("example:\n  tessera checkpoint inspect checkpoints/facts/LATEST --tensors");
+  parser->footer("example:\n  tessera checkpoint inspect quickstart/checkpoints/LATEST --tensors");
   return {parser, [options] {
             const checkpoint::Manifest manifest = checkpoint::read_manifest(options->checkpoint);
             options->json ? print_json(to_json(manifest, options->tensors)) : print_text(manifest, options->tensors);

@@ -86,7 +86,7 @@ Command add_list(CLI::App& parent) {
   CLI::App* parser = parent.add_subcommand("list", "List the complete checkpoints of a run, oldest first");
   parser->add_option("DIR", options->directory, "The run's checkpoint_dir")->required();
   parser->add_flag("--json", options->json, "Print one JSON document");
-  parser->footer("example:\n  tessera checkpoint list checkpoints/facts");
+  parser->footer("example:\n  tessera checkpoint list quickstart/checkpoints");
   return {parser, [options] {
             const std::vector<Row> rows = read(options->directory);
             if (!options->json) {

@@ -44,7 +44,7 @@ Command add_prune(CLI::App& parent) {
   parser->add_option("DIR", options->directory, "The run's checkpoint_dir; no run may be writing there")->required();
   parser->add_option("--keep", options->keep, "How many of the newest stay; what a link points at stays too")->required()->check(at_least(1));
   parser->add_flag("--json", options->json, "Print one JSON document");
-  parser->footer("Also removes what interrupted saves left behind.\n\nexample:\n  tessera checkpoint prune checkpoints/facts --keep 2");
+  parser->footer("Also removes what interrupted saves left behind.\n\nexample:\n  tessera checkpoint prune quickstart/checkpoints --keep 2");
   return {parser, [options] { return prune(*options); }};
 }
 

@@ -49,7 +49,7 @@ Command add_reshard(CLI::App& parent) {
   parser->footer(
       "The strategy is that of the recipe in the checkpoint; --distributed.KEY VALUE changes it. Training needs none of this: it reads any "
       "layout.\n\n"
-      "example:\n  tessera checkpoint reshard checkpoints/facts/LATEST resharded --nproc 4 --distributed.strategy fsdp2");
+      "example:\n  tessera checkpoint reshard quickstart/checkpoints/LATEST resharded --nproc 4 --distributed.strategy fsdp2");
   return {parser, [options, parser] { return reshard(*options, parser->remaining()); }};
 }
 

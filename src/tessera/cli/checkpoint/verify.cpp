@@ -46,7 +46,7 @@ Command add_verify(CLI::App& parent) {
   parser->add_option("CHECKPOINT", options->checkpoint, "A checkpoint: epoch_E_step_S, or a link to it")->required();
   parser->add_flag("--sizes", options->sizes, "Only that every file is there and has its size: reads no contents");
   parser->add_flag("--json", options->json, "Print one JSON document");
-  parser->footer("Exits with 2 when something is missing or damaged.\n\nexample:\n  tessera checkpoint verify checkpoints/facts/LATEST");
+  parser->footer("Exits with 2 when something is missing or damaged.\n\nexample:\n  tessera checkpoint verify quickstart/checkpoints/LATEST");
   return {parser, [options] { return verify(*options); }};
 }
 

@@ -51,13 +51,6 @@ void write_whole(int output, std::string_view text) {
   }
 }
 
-/// Lines that begin with "error:" or "internal error:" begin in red on a terminal.
-std::string coloured(const std::string& line) {
-  const std::size_t length = line.starts_with("error:") ? 6 : line.starts_with("internal error:") ? 15 : 0;
-  if (length == 0) return line;
-  return "\033[31m" + line.substr(0, length) + "\033[0m" + line.substr(length);
-}
-
 }  // namespace
 
 /// The connection to the launcher. A thread waits for its end, because nothing else would notice while this rank computes or waits for a peer.
@@ -82,7 +75,11 @@ class RankProcess::Link {
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
 
-  void say(std::string_view text) { ::send(socket_.get(), text.data(), std::min(text.size(), kLongestMessage), MSG_NOSIGNAL); }
+  /// Whether the launcher got all of it.
+  bool say(std::string_view text) {
+    const ssize_t sent = ::send(socket_.get(), text.data(), std::min(text.size(), kLongestMessage), MSG_NOSIGNAL);
+    return sent == static_cast<ssize_t>(text.size());
+  }
 
  private:
   void watch() const {
@@ -126,15 +123,14 @@ void RankProcess::log_to(const std::filesystem::path& directory) {
 }
 
 void RankProcess::error(std::string_view text) {
+  if (log_file_ >= 0) write_whole(log_file_, std::string(text) + "\n");
+  if (link_ && link_->say("error " + std::string(text))) return;  // the launcher prints it, once for all ranks that say the same
   const std::string prefix = is_one_of_several() ? fmt::format("[rank {}] ", environment_->rank) : "";
-  const bool colours = error_output_ == STDERR_FILENO && stderr_is_terminal();
   std::string lines;
-  for (const std::string& line : split(text, '\n')) lines += prefix + (colours ? coloured(line) : line) + "\n";
+  for (const std::string& line : split(text, '\n')) lines += prefix + highlight_error(line) + "\n";
   std::fflush(stderr);
   // One write: lines of several ranks do not mix.
   error_output_ == STDERR_FILENO ? void(std::fputs(lines.c_str(), stderr)) : write_whole(error_output_, lines);
-  if (log_file_ >= 0) write_whole(log_file_, std::string(text) + "\n");
-  if (link_) link_->say("error " + std::string(text));
 }
 
 void RankProcess::goodbye(int status) {

@@ -28,7 +28,7 @@ class RankProcess {
   /// Sends this rank's log lines and errors, and what else it prints on standard error, to DIR/rank_3.log too (rank 0: too; others: errors excepted,
   /// only there). Makes the directory.
   void log_to(const std::filesystem::path& directory);
-  /// Prints an error of several lines, with the rank's prefix, and tells the launcher.
+  /// Prints an error of several lines, with the rank's prefix; where there is a launcher, it prints what all ranks say.
   void error(std::string_view text);
   /// The last word: the status that the process will exit with. A rank that ends without it counts as dead.
   void goodbye(int status);

@@ -16,8 +16,10 @@
 #include <fstream>
 #include <random>
 #include <regex>
+#include <sstream>
 
 #include "tessera/core/error.h"
+#include "tessera/core/terminal.h"
 
 namespace tessera::launch {
 namespace {
@@ -60,6 +62,16 @@ void send_outputs(int socket, std::array<int, 2> outputs) {
 std::string unused_name() {
   std::random_device random;
   return fmt::format("tessera-{}-{:08x}{:08x}", ::getpid(), random(), random());
+}
+
+/// Takes the "rank 3: " out of an error that a rank repeats for another, and returns that rank's number; `rank` for an error of its own.
+std::int64_t take_origin(std::string& error, std::int64_t rank) {
+  static const std::regex words(R"(^error: rank (\d+): )");
+  std::smatch found;
+  if (!std::regex_search(error, found, words) || found[1] == std::to_string(rank)) return rank;
+  const std::int64_t origin = std::stoll(found[1]);
+  error = "error: " + found.suffix().str();
+  return origin;
 }
 
 std::int64_t number_in(std::string_view text) {
@@ -163,7 +175,7 @@ void Supervisor::hear(Rank& rank) {
   const std::string word = message.substr(0, message.find(' '));
   const std::string rest = message.substr(std::min(word.size() + 1, message.size()));
   if (word == "rank") greet(rank, rest);
-  if (word == "error") fail(rank, rest, 1);
+  if (word == "error") report(rank, rest);
   if (word != "exit") return;
   rank.said_goodbye = true;
   const auto status = static_cast<int>(number_in(rest));
@@ -191,6 +203,20 @@ void Supervisor::lose(Rank& rank) {
   show_lines(rank);
   rank.socket.reset();
   if (!rank.said_goodbye) fail(rank, "", 1);
+}
+
+/// What all ranks found, or one found and the others repeat, is said once: at the end.
+void Supervisor::report(const Rank& rank, const std::string& error) {
+  std::string text = error;
+  const std::int64_t origin = take_origin(text, rank.number);
+  fail(rank, text, 1);
+  if (cause_->num_ranks == 0 && cause_->error == text) cause_->rank = origin;
+  if (cause_->error == text) {
+    if (origin == rank.number) ++cause_->num_ranks;
+    return;
+  }
+  std::istringstream lines(error);
+  for (std::string line; std::getline(lines, line);) fmt::print(stderr, "[rank {}] {}\n", rank.number, line);
 }
 
 void Supervisor::fail(const Rank& rank, std::string error, int status) {
@@ -290,8 +316,10 @@ int Supervisor::conclude() {
 
 void Supervisor::print_cause(const Cause& cause) const {
   std::fflush(stdout);
-  if (cause.rank < 0) return fmt::print(stderr, "{}\n", cause.error);
-  fmt::print(stderr, "error: rank {} ended the run{}\n", cause.rank, cause.error.empty() ? ": " + death(cause) : ":");
+  const bool everywhere = cause.num_ranks == request_.num_ranks;
+  if (cause.rank < 0 || everywhere) return fmt::print(stderr, "{}\n", highlight_error(cause.error));
+  fmt::print(stderr, "{}\n",
+             highlight_error(fmt::format("error: rank {} ended the run:{}", cause.rank, cause.error.empty() ? " " + death(cause) : "")));
   for (const std::string& line : quoted_lines(cause)) fmt::print(stderr, "  {}\n", line);
   std::fflush(stderr);
 }

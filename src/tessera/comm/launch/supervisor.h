@@ -50,6 +50,7 @@ class Supervisor {
     std::string error;  ///< as the rank reported it; empty: it died without a word
     std::vector<std::string> last_lines;
     int status = 1;
+    std::int64_t num_ranks = 0;  ///< that reported this error as their own
   };
 
   void wait_for_events();
@@ -57,6 +58,7 @@ class Supervisor {
   void hear(Rank& rank);
   void greet(Rank& rank, const std::string& number);
   void lose(Rank& rank);
+  void report(const Rank& rank, const std::string& error);
   void fail(const Rank& rank, std::string error, int status);
   void show_lines(Rank& rank);
   void show(Rank& rank, const std::string& line);
