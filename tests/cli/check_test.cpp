@@ -1,6 +1,8 @@
 // `tessera check` on a small recipe: nothing is allocated, everything is said.
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 #include "support/command_line.h"
 #include "support/support.h"
 #include "tessera/core/json.h"
@@ -133,8 +135,19 @@ class CheckPretrained : public Check {
 
 TEST_F(CheckPretrained, WeightsAreComparedWithTheConfiguration) {
   EXPECT_EQ(check({}).status, 0) << check({}).error;
-  EXPECT_THAT(mistakes({"--model.config.n_layer=3"}), AllOf(HasSubstr("h.2."), HasSubstr("missing")));
-  EXPECT_THAT(mistakes({"--model.config.n_layer=1"}), HasSubstr("h.1."));
+  EXPECT_THAT(mistakes({"--model.config.n_layer=5"}), AllOf(HasSubstr("missing"), HasSubstr("transformer.h.4.mlp.c_fc.weight")));
+  EXPECT_THAT(mistakes({"--model.config.n_layer=3"}), AllOf(HasSubstr("not part of the model"), HasSubstr("transformer.h.3.mlp.c_fc.weight")));
+}
+
+TEST_F(CheckPretrained, FieldsOfTheModelAreNamedWithTheirLine) {
+  Json config = read_json_file(model_ / "config.json");
+  config["n_head"] = 0;
+  const std::string text = config.dump(1);
+  test::write_file(model_ / "config.json", text);
+  const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(text.find("\"n_head\"")), '\n');
+  const std::string path = (model_ / "config.json").string();
+  EXPECT_EQ(mistakes(), "error: " + path + ":" + std::to_string(line) + ": n_head is 0, not a positive integer\n");
+  EXPECT_EQ(mistakes({"--model.config.n_head=-1"}), "error: command line: n_head is -1, not a positive integer\n");
 }
 
 TEST_F(CheckPretrained, MissingAndTruncatedWeightsAreFound) {
@@ -149,7 +162,7 @@ TEST_F(CheckPretrained, AMissingDataSetHidesNoMistakeOfTheModel) {
   const std::string said =
       mistakes({"--model.config.n_layer=3",
                 "--dataset={_target_: instruction, path_or_dataset_id: /nowhere/x.jsonl, column_mapping: {question: q, answer: a}}"});
-  EXPECT_THAT(said, AllOf(HasSubstr("/nowhere/x.jsonl is not on disk"), HasSubstr("h.2.")));
+  EXPECT_THAT(said, AllOf(HasSubstr("/nowhere/x.jsonl is not on disk"), HasSubstr("h.3.")));
 }
 
 TEST_F(CheckPretrained, TheCheckpointToBeginFromIsLookedFor) {
@@ -162,9 +175,11 @@ TEST_F(CheckPretrained, TheCheckpointToBeginFromIsLookedFor) {
   EXPECT_EQ(check({"--checkpoint.restore_from=LATEST", "--checkpoint.enabled=false"}).status, 0);
 }
 
-TEST_F(CheckPretrained, CheckpointsCanBeWritten) {
-  EXPECT_THAT(mistakes({"--checkpoint.checkpoint_dir=" + recipe_.string() + "/below"}),
-              HasSubstr("checkpoint.checkpoint_dir: checkpoints cannot be written: " + recipe_.string() + " is not a directory"));
+TEST_F(CheckPretrained, WhatARunWritesCanBeWritten) {
+  const std::string below = recipe_.string() + "/below";
+  EXPECT_THAT(mistakes({"--checkpoint.checkpoint_dir=" + below, "--logging.directory=" + below}),
+              AllOf(HasSubstr("checkpoint.checkpoint_dir: " + below + " cannot be written: " + recipe_.string() + " is not a directory"),
+                    HasSubstr("logging.directory: " + below + " cannot be written")));
 }
 
 }  // namespace

@@ -126,6 +126,15 @@ TEST_F(CheckpointCommands, Prune) {
   EXPECT_FALSE(fs::exists(run() / ".epoch_0_step_9.saving"));
 }
 
+TEST(CheckpointCommandLine, PruneLeavesAFolderThatIsNoRunsAsItWas) {
+  const test::TemporaryDirectory directory;
+  test::write_file(directory / "mine", "x");
+  const auto result = run_tessera({"checkpoint", "prune", directory.path().string(), "--keep", "1"});
+  EXPECT_EQ(result.status, 0) << result.error;
+  EXPECT_EQ(result.output, "0 removed, 0 kept\n");
+  EXPECT_EQ(std::distance(fs::directory_iterator(directory.path()), {}), 1);
+}
+
 TEST(CheckpointCommandLine, MistakesNameTheCommand) {
   EXPECT_THAT(run_tessera({"checkpoint", "list", "x", "--jsn"}).error,
               StartsWith("error: tessera checkpoint list: unknown option --jsn\n  fix:  did you mean --json"));

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <iomanip>
 #include <sstream>
@@ -155,6 +157,14 @@ TEST(Cli, OverRanksOnlyTheSplitIsLeftToSay) {
   EXPECT_THAT(misspelt.error, HasSubstr("--max-new-token is an unknown option"));
   const auto other = run_tessera({"eval", "model", "--text", "x", "--optimizer.lr", "3"});
   EXPECT_THAT(other.error, HasSubstr("--optimizer.lr means nothing here"));
+}
+
+TEST(Cli, AnAnswerThatCannotBeWrittenIsAFailure) {
+  const auto simulate = [] {
+    if (std::freopen("/dev/full", "w", stdout) == nullptr) std::exit(0);
+    std::exit(cli::run({"simulate", "--schedule", "1f1b", "--pp", "2", "--microbatches", "2"}));
+  };
+  EXPECT_EXIT(simulate(), testing::ExitedWithCode(1), "error: standard output: cannot be written: No space left on device");
 }
 
 TEST(Cli, CheckAnswersProgramsAboutABrokenRecipe) {

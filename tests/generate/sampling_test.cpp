@@ -101,6 +101,9 @@ TEST(Sampling, RefusesValuesOutOfRange) {
   for (const double top_p : {0.0, 1.5, std::nan("")})
     EXPECT_NE(error_of([top_p] { check({.top_p = top_p}); }).find("out of range"), std::string::npos);
   EXPECT_NE(error_of([] { check({.repetition_penalty = 0.0}); }).find("not positive"), std::string::npos);
+  const std::string both = error_of([] { check({.temperature = -0.1, .top_k = -1}); });
+  EXPECT_NE(both.find("temperature"), std::string::npos);
+  EXPECT_NE(both.find("top-k"), std::string::npos);
   check({});
 }
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 
 #include "support/support.h"
@@ -190,6 +191,36 @@ TEST(Config, ReportsEveryMistakeAtOnceWithItsLine) {
   EXPECT_THAT(error,
               AllOf(HasSubstr("config.json:9: quantization_config"), HasSubstr("config.json:10: rope_scaling.rope_type: \"mrope\" is not supported"),
                     HasSubstr("config.json:11: attention_dropout")));
+}
+
+/// The mistakes in a configuration.
+std::vector<Problem> problems_of(const Json& config) {
+  try {
+    spec_of(config);
+  } catch (const UserError& error) {
+    return error.problems();
+  }
+  return {};
+}
+
+TEST(Config, OneWrongFieldGivesOneErrorWhichNamesIt) {
+  int refused = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(test::test_data("goldens"))) {
+    const Json config = read_config_json(entry.path());
+    for (const auto& [key, value] : config.items()) {
+      if (!value.is_number()) continue;
+      for (const Json& wrong : {Json(-1), Json(0), Json("many"), Json(1e12)}) {
+        Json changed = config;
+        changed[key] = wrong;
+        const std::vector<Problem> problems = problems_of(changed);
+        ASSERT_LE(problems.size(), 1U) << entry.path() << ": " << key << " " << wrong << "\n" << UserError(problems).what();
+        if (problems.empty()) continue;
+        EXPECT_THAT(problems[0].what, HasSubstr(key)) << entry.path() << ": " << wrong;
+        ++refused;
+      }
+    }
+  }
+  EXPECT_GT(refused, 200);
 }
 
 TEST(Config, SaysWhichKindOfUnsupportedAModelTypeIs) {

@@ -365,7 +365,7 @@ TEST(Train, WarnsOnceOfStepsWithoutLabels) {
       train_small(directory.path(), {dataset, "--validation_dataset=null", "--model.config.vocab_size=1000", "--checkpoint.enabled=false"});
   const std::string said = testing::internal::GetCapturedStderr();
   EXPECT_EQ(summary.last_step, 4);
-  EXPECT_THAT(said, AllOf(HasSubstr("command line: --dataset: dataset: no label counts in the 4 samples of step 1"), HasSubstr("data.jsonl"),
+  EXPECT_THAT(said, AllOf(HasSubstr("command line: dataset: no label counts in the 4 samples of step 1"), HasSubstr("data.jsonl"),
                           HasSubstr("4 of 4 steps had no label")));
   EXPECT_EQ(said.find("no label counts in"), said.rfind("no label counts in"));
 }

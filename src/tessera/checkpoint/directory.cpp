@@ -65,6 +65,13 @@ bool is_leftover(std::string_view name) {
   return false;
 }
 
+std::vector<fs::path> leftovers_in(const fs::path& directory) {
+  std::vector<fs::path> leftovers;
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory))
+    if (is_leftover(entry.path().filename().string())) leftovers.push_back(entry.path());
+  return leftovers;
+}
+
 std::string existing_text(const fs::path& directory) {
   std::vector<std::string> names;
   for (const CheckpointEntry& entry : list_checkpoints(directory)) names.push_back(entry.path.filename().string());
@@ -198,11 +205,10 @@ void check_restore_from(const fs::path& directory, const std::string& restore_fr
   find_restore_point(directory, restore_from, weights_alone);
 }
 
+bool holds_checkpoints(const fs::path& directory) { return !list_checkpoints(directory).empty() || !leftovers_in(directory).empty(); }
+
 void remove_leftovers(FileOperations& operations, const fs::path& directory) {
-  std::vector<fs::path> leftovers;
-  for (const fs::directory_entry& entry : fs::directory_iterator(directory))
-    if (is_leftover(entry.path().filename().string())) leftovers.push_back(entry.path());
-  for (const fs::path& leftover : leftovers) operations.remove_all(leftover);
+  for (const fs::path& leftover : leftovers_in(directory)) operations.remove_all(leftover);
 }
 
 void remove_checkpoint(FileOperations& operations, const fs::path& checkpoint) {

@@ -39,6 +39,8 @@ void check_restore_from(const std::filesystem::path& directory, const std::strin
 /// Whether this is a checkpoint of a run, and a complete one.
 bool is_checkpoint(const std::filesystem::path& path);
 
+/// Whether prune and remove_leftovers could find anything.
+bool holds_checkpoints(const std::filesystem::path& directory);
 /// Removes what an interrupted save or removal left behind. Only names with this program's own prefix and suffix are touched.
 void remove_leftovers(FileOperations& operations, const std::filesystem::path& directory);
 /// Removes a checkpoint so that no instant shows half of one.

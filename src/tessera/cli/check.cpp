@@ -57,10 +57,10 @@ std::string whose(const Report& report, std::size_t rank) {
 void print_memory(const Report& report, std::size_t rank) {
   const model::MemoryEstimate& m = report.memory[rank];
   const auto bytes = [](std::int64_t value) { return human_bytes(static_cast<double>(value)); };
-  fmt::print("memory        {}weights {}, gradients {}, optimizer {}, {}activations {} ({} x {} tokens); {} in all\n", whose(report, rank),
+  fmt::print("memory        {}weights {}, gradients {}, optimizer {}, {}activations {} ({} x {} tokens){}; {} in all\n", whose(report, rank),
              bytes(m.weights), bytes(m.gradients), bytes(m.optimizer),
              report.num_ranks > 1 ? fmt::format("gathered units {}, messages {}, ", bytes(m.gathered), bytes(m.messages)) : "", bytes(m.activations),
-             report.rows, report.length, bytes(m.total()));
+             report.rows, report.length, m.staging > 0 ? ", copy to save in the background " + bytes(m.staging) : "", bytes(m.total()));
 }
 
 void print_model(const Report& report) {
@@ -165,7 +165,7 @@ OrderedJson to_json(const mesh::MeshSizes& sizes) {
 
 OrderedJson to_json(const model::MemoryEstimate& m) {
   return {{"weights", m.weights},   {"gradients", m.gradients},     {"optimizer", m.optimizer}, {"gathered", m.gathered},
-          {"messages", m.messages}, {"activations", m.activations}, {"total", m.total()}};
+          {"messages", m.messages}, {"activations", m.activations}, {"staging", m.staging},     {"total", m.total()}};
 }
 
 OrderedJson to_json(const Report& report) {

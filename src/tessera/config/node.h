@@ -13,12 +13,12 @@
 
 namespace tessera::config {
 
-/// Where a node was written: a file and a line (from 1), or a description such as "command line: --optimizer.lr" and line 0.
+/// Where a node was written: a file and a line (from 1), or a description such as "command line" and line 0.
 struct Position {
   std::shared_ptr<const std::string> source;
   int line = 0;
 };
-/// "recipe.yaml:14", "command line: --optimizer.lr", or "" when nothing is known.
+/// "recipe.yaml:14", "command line", or "" when nothing is known.
 std::string to_string(const Position& position);
 
 struct Entry;

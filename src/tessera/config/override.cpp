@@ -8,14 +8,23 @@ namespace tessera::config {
 
 namespace {
 
-Position command_line(const std::string& path) { return {std::make_shared<const std::string>("command line: --" + path), 0}; }
+/// Messages name the key themselves.
+Position command_line() { return {std::make_shared<const std::string>("command line"), 0}; }
+
+void set_position(Node& node, const Position& position) {
+  node.position = position;
+  for (Node& item : node.items) set_position(item, position);
+  for (Entry& entry : node.entries) {
+    entry.position = position;
+    set_position(entry.value, position);
+  }
+}
 
 /// Only text that opens a flow collection or a quote is YAML syntax; a path, a glob or "a: b" on a command line is just text.
 Node parse_value(const std::string& text, const std::string& path) {
-  const Position position = command_line(path);
-  if (text.empty() || std::string_view("[{\"'").find(text.front()) == std::string_view::npos) return Node::scalar(text, position);
-  Node node = parse_yaml(text, *position.source);
-  node.position = position;
+  if (text.empty() || std::string_view("[{\"'").find(text.front()) == std::string_view::npos) return Node::scalar(text, command_line());
+  Node node = parse_yaml(text, "command line: --" + path);
+  set_position(node, command_line());
   return node;
 }
 
@@ -39,20 +48,23 @@ void add_override(const std::string& path, const std::string& value, std::vector
 }
 
 /// The child that `part` names, made when missing; nullptr (and a problem) when there can be none.
-Node* descend(Node& node, const std::string& part, const Position& position, ProblemList& problems) {
+Node* descend(Node& node, const std::string& part, const Override& change, ProblemList& problems) {
+  const Position& position = change.value.position;
   if (is_null(node)) node = Node::map(position);
   if (node.is_map()) return &node.at_or_insert(part, position);
   if (node.is_scalar()) {
-    problems.add({to_string(position), "cannot set " + part + " inside the value \"" + node.text + "\" (" + to_string(node.position) + ")",
+    problems.add({to_string(position),
+                  change.path + ": cannot set " + part + " inside the value \"" + node.text + "\" (" + to_string(node.position) + ")",
                   "only sections and lists have parts", "override the whole value, for example with {" + part + ": …}"});
     return nullptr;
   }
   std::size_t index = 0;
   const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), index);
   if (error != std::errc() || end != part.data() + part.size() || index > node.items.size()) {
-    problems.add({to_string(position),
-                  part + " is not an index of a list of " + std::to_string(node.items.size()) + " (" + to_string(node.position) + ")",
-                  "indices count from 0; the length appends", ""});
+    problems.add(
+        {to_string(position),
+         change.path + ": " + part + " is not an index of a list of " + std::to_string(node.items.size()) + " (" + to_string(node.position) + ")",
+         "indices count from 0; the length appends", ""});
     return nullptr;
   }
   if (index == node.items.size()) node.items.emplace_back();
@@ -87,7 +99,7 @@ void apply_overrides(Node& root, std::span<const Override> overrides, ProblemLis
   for (const Override& change : overrides) {
     Node* node = &root;
     for (const std::string& part : split(change.path, '.')) {
-      node = descend(*node, part, change.value.position, problems);
+      node = descend(*node, part, change, problems);
       if (!node) break;
     }
     if (node) *node = change.value;

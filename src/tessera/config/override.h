@@ -12,7 +12,7 @@ namespace tessera::config {
 /// One command-line override: a dotted path and its value.
 struct Override {
   std::string path;  ///< "optimizer.betas.0"
-  Node value;        ///< its position is "command line: --optimizer.betas.0"
+  Node value;        ///< its position is "command line"
 };
 
 /// Reads `--a.b VALUE`, `--a.b=VALUE` and bare `--flag` (true). The token after `--a.b` is its value unless it begins with "--".

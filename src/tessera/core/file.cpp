@@ -39,7 +39,12 @@ std::string remedy(int number) {
   throw Failure({path.string(), "cannot " + action + ": " + why, "", remedy(errno)});
 }
 
-[[noreturn]] void unreadable(const std::filesystem::path& path) { throw UserError({path.string(), "cannot read the file: " + reason(), "", ""}); }
+[[noreturn]] void unreadable(const std::filesystem::path& path) {
+  const std::string fix = errno == ENOENT || errno == ENOTDIR ? "check the path, and that all files are there"
+                          : errno == EACCES                   ? "mend its permissions"
+                                                              : "";
+  throw UserError({path.string(), "cannot read the file: " + reason(), "", fix});
+}
 
 constexpr std::size_t kWriteBytes = std::size_t{8} << 20;
 

@@ -11,6 +11,7 @@
 #include "tessera/core/logging.h"
 #include "tessera/core/text.h"
 #include "tessera/model/config_fields.h"
+#include "tessera/model/config_position.h"
 #include "tessera/model/config_reader.h"
 #include "tessera/model/families/families.h"
 
@@ -120,13 +121,17 @@ Json read_config_json(const std::filesystem::path& directory_or_config_json) {
 
 ModelSpec read_model_spec(const std::filesystem::path& directory_or_config_json) {
   const auto path = config_path(directory_or_config_json);
-  const std::string text = read_text_file(path);
-  const Json config = parse_json(text, path.string());
-  return read_spec(config, path.string(), [&](const std::string& key) { return locate_field(path.string(), text, key); });
+  return model_spec_from_json(read_json_file(path), path.string(), lines_of_fields(path));
 }
 
 ModelSpec model_spec_from_json(const Json& config, const std::string& where) {
   return read_spec(config, where, [&](const std::string&) { return where; });
+}
+
+ModelSpec model_spec_from_json(const Json& config, const std::string& where, const LocateField& locate) { return read_spec(config, where, locate); }
+
+LocateField lines_of_fields(const std::filesystem::path& config_json) {
+  return [path = config_json.string(), text = read_text_file(config_json)](const std::string& key) { return locate_field(path, text, key); };
 }
 
 std::vector<std::string> supported_model_types() {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -35,6 +36,7 @@ const Json* ConfigReader::find_of_kind(const std::string& key, bool (Json::*is_k
 
 std::int64_t ConfigReader::size(const std::string& key) {
   if (!has(key)) {
+    wrong_.insert(key);
     problems_.add({locate_(key), fmt::format("{}{} is missing", prefix_, key), "the model's shape cannot be derived without it", ""});
     return 1;
   }
@@ -112,19 +114,27 @@ std::vector<double> ConfigReader::positive_numbers(const std::string& key) {
 }
 
 void ConfigReader::not_supported(const std::string& key, const std::string& rule, const std::string& fix) {
+  wrong_.insert(key);
   const auto found = config_.find(key);
   const std::string value = found == config_.end() ? "absent" : shortened(*found);
   problems_.add({locate_(key), fmt::format("{}{}: {} is not supported", prefix_, key, value), rule, fix});
 }
 
 void ConfigReader::wrong(const std::string& key, const std::string& what, const std::string& rule) {
+  wrong_.insert(key);
   problems_.add({locate_(key), fmt::format("{}{} {}", prefix_, key, what), rule, ""});
+}
+
+void ConfigReader::contradicts(const std::string& key, const std::vector<std::string>& others, const std::string& what, const std::string& rule) {
+  const auto is_wrong = [this](const std::string& field) { return wrong_.contains(field); };
+  if (!is_wrong(key) && std::ranges::none_of(others, is_wrong)) wrong(key, what, rule);
 }
 
 ConfigReader ConfigReader::nested(const Json& object, const std::string& key) const {
   // The line of the enclosing field is the nearest that can be told.
   ConfigReader child(object, [locate = locate_, key](const std::string&) { return locate(key); });
   child.prefix_ = prefix_ + key + ".";
+  child.wrong_ = wrong_;
   return child;
 }
 

@@ -44,7 +44,11 @@ class ConfigReader {
   void not_supported(const std::string& key, const std::string& rule, const std::string& fix = "");
   /// Says that the field is wrong: `what` follows its name.
   void wrong(const std::string& key, const std::string& what, const std::string& rule = "");
-  /// The reader of a nested object, e.g. rope_parameters; its mistakes are added to this one's by `absorb`.
+  /// The same of fields that do not fit each other; not said when one of them, `key` included, is missing or wrong by itself: a harmless value stood
+  /// in for it.
+  void contradicts(const std::string& key, const std::vector<std::string>& others, const std::string& what, const std::string& rule = "");
+  /// The reader of a nested object, e.g. rope_parameters; its mistakes are added to this one's by `absorb`. It knows
+  /// which fields around the object are wrong.
   ConfigReader nested(const Json& object, const std::string& key) const;
   void absorb(ConfigReader&& child);
 
@@ -60,6 +64,7 @@ class ConfigReader {
   Locate locate_;
   std::string prefix_;
   std::set<std::string> read_;
+  std::set<std::string> wrong_;
   ProblemList problems_;
 };
 

@@ -80,14 +80,22 @@ void check_weights_on_disk(const ModelPlan& plan) {
   if (plan.pretrained && plan.directory) model::check_weights(model::parameter_table(plan.spec), *formats::open_huggingface_source(*plan.directory));
 }
 
-/// That checkpoints can be written, and that the one to begin from is there.
-void check_checkpoints(const config::LoadedRecipe& loaded, ProblemList& problems) {
+/// That what the run writes can be written; nothing is created.
+void check_output_directories(const config::LoadedRecipe& loaded, ProblemList& problems) {
+  const auto check = [&](const std::string& key, const std::string& directory) {
+    if (const std::string why = why_not_writable(directory); !why.empty())
+      problems.add({config::where(loaded.tree, key), fmt::format("{}: {} cannot be written: {}", key, directory, why), "",
+                    "choose another directory or mend its permissions"});
+  };
+  const config::Recipe& recipe = loaded.recipe;
+  if (recipe.checkpoint.enabled) check("checkpoint.checkpoint_dir", recipe.checkpoint.checkpoint_dir);
+  if (!recipe.logging.directory.empty()) check("logging.directory", recipe.logging.directory);
+}
+
+/// That the checkpoint to begin from is there.
+void check_restore_point(const config::LoadedRecipe& loaded, ProblemList& problems) {
   const config::Checkpoint& options = loaded.recipe.checkpoint;
-  if (!options.enabled) return;
-  if (const std::string why = why_not_writable(options.checkpoint_dir); !why.empty())
-    problems.add({config::where(loaded.tree, "checkpoint.checkpoint_dir"), "checkpoint.checkpoint_dir: checkpoints cannot be written: " + why, "",
-                  "choose another directory or mend its permissions"});
-  if (options.restore_from.empty()) return;
+  if (!options.enabled || options.restore_from.empty()) return;
   try {
     checkpoint::check_restore_from(options.checkpoint_dir, options.restore_from, !options.restore_optimizer);
   } catch (const UserError& error) {
@@ -118,7 +126,8 @@ Examination examine(const config::LoadedRecipe& recipe, const config::Environmen
   } catch (const UserError& error) {
     if (!is_listed_as_absent(recipe.recipe.model, environment)) append(result.problems, error.problems());
   }
-  check_checkpoints(recipe, about_ranks);
+  check_output_directories(recipe, about_ranks);
+  check_restore_point(recipe, about_ranks);
   append(result.problems, about_ranks.problems());
   return result;
 }

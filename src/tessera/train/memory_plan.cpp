@@ -34,12 +34,21 @@ struct Run {
   model::Placement placement;
   std::optional<model::Placement> expert_placement;
   std::int64_t num_microbatches = 1;
+  bool saves_in_background = false;
 };
 
 model::StateSharding sharding(const model::Placement& place) {
   return {.weights = place.whole_weights ? 1 : place.num_shards,
           .gradients = place.whole_gradients ? 1 : place.num_shards,
           .optimizer = place.num_shards};
+}
+
+/// A copy of the weights, masters and moments that a rank owns: equal parts for the ranks that hold the same.
+std::int64_t staging(model::MemoryRequest request, const model::Placement& place, std::int64_t elements) {
+  const std::int64_t owners = place.num_shards * place.num_replicas;
+  request.sharding = {.weights = owners, .gradients = owners, .optimizer = owners};
+  const model::MemoryEstimate state = model::estimate_state(elements, request);
+  return state.weights + state.optimizer;
 }
 
 /// Adds parameters that lie so.
@@ -51,6 +60,7 @@ void add_state(const Run& run, const model::ParameterTable& table, const model::
   estimate.weights += state.weights;
   estimate.gradients += state.gradients;
   estimate.optimizer += state.optimizer;
+  if (run.saves_in_background) estimate.staging += staging(request, place, table.num_elements());
   const auto more = parallel::transient_memory(table, run.policy, place, request.compute_dtype, run.num_microbatches);
   transient.gathered_at_loss += more.gathered_at_loss;
   transient.gathered_in_passes += more.gathered_in_passes;
@@ -112,6 +122,7 @@ std::vector<model::MemoryEstimate> memory_plan(const config::Recipe& recipe, con
   run.policy = parallel::data_parallel_policy(recipe.distributed, compute, run.num_microbatches);
   run.placement = parallel::placement(run.policy, mesh::MeshContext(mesh, 0));
   run.expert_placement = parallel::expert_placement(run.policy, mesh::MeshContext(mesh, 0));
+  run.saves_in_background = recipe.checkpoint.enabled && recipe.checkpoint.is_async;
   run.request = {.compute_dtype = compute,
                  .num_rows = num_rows,
                  .length = (length + mesh.cp - 1) / mesh.cp,

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <regex>
 
 #include "tessera/config/hub.h"
@@ -16,6 +17,7 @@
 #include "tessera/data/tokenizer/tokenizer.h"
 #include "tessera/formats/huggingface.h"
 #include "tessera/model/config.h"
+#include "tessera/model/config_position.h"
 #include "tessera/train/examine.h"
 
 namespace tessera::train {
@@ -27,6 +29,14 @@ fs::path on_disk(const std::string& name, const config::Environment& environment
   if (const auto path = config::find_on_disk(name, environment)) return *path;
   throw UserError({"", fmt::format("{} \"{}\" is not on disk", what, name), "Tessera reads local files and the local hub cache; it downloads nothing",
                    "give the path of a local copy"});
+}
+
+/// Where the recipe sets a field of the model's configuration, if it does.
+std::optional<std::string> where_in_recipe(const config::LoadedRecipe& loaded, const std::string& field) {
+  if (!loaded.recipe.model.config.contains(field)) return std::nullopt;
+  for (const char* section : {"model.config.", "model."})
+    if (config::find_path(loaded.tree, section + field) != nullptr) return config::where(loaded.tree, section + field);
+  return std::nullopt;
 }
 
 /// The parameters that freeze_config and moe_overrides leave untouched; empty when there are none.
@@ -262,15 +272,19 @@ ModelPlan plan_model(const config::LoadedRecipe& loaded, const config::Environme
   ModelPlan plan;
   plan.pretrained = recipe.model.source == config::ModelSource::Pretrained;
   std::string where = config::where(loaded.tree, "model");
+  model::LocateField locate = [&](const std::string&) { return where; };
   plan.config = Json::object();
   if (!recipe.model.path.empty()) {
     const fs::path path = on_disk(recipe.model.path, environment, "the model");
     if (fs::is_directory(path)) plan.directory = path;
     plan.config = model::read_config_json(path);
-    where = (plan.directory ? path / "config.json" : path).string();
+    const fs::path file = plan.directory ? path / "config.json" : path;
+    where = file.string();
+    locate = model::lines_of_fields(file);
   }
   plan.config.merge_patch(recipe.model.config);
-  plan.spec = model::model_spec_from_json(plan.config, where);
+  plan.spec =
+      model::model_spec_from_json(plan.config, where, [&](const std::string& key) { return where_in_recipe(loaded, key).value_or(locate(key)); });
   if (recipe.loss_fn.logit_softcapping > 0.0) plan.spec.final_soft_cap = recipe.loss_fn.logit_softcapping;
   plan.dtype = recipe.model.torch_dtype.value_or(model::default_compute_dtype(plan.spec));
   return plan;

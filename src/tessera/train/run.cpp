@@ -196,7 +196,8 @@ class Run {
 
   void announce(Reporter& reporter) const {
     if (metrics_.step >= objects_.total_steps)
-      return reporter.say(fmt::format("nothing left to train: {} of {} steps were done before", metrics_.step, objects_.total_steps));
+      return reporter.say(fmt::format("nothing left to train: {} of {} steps were done before; to begin anew, name another checkpoint.checkpoint_dir",
+                                      metrics_.step, objects_.total_steps));
     const model::ParameterTable table = model::parameter_table(objects_.plan.spec);
     reporter.say(fmt::format("{} | {} parameters | {} | {} threads | steps {} to {}", objects_.plan.spec.model_type,
                              human_count(static_cast<double>(table.num_elements())), torch_name(objects_.plan.dtype), at::get_num_threads(),

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "tessera/checkpoint/directory.h"
 #include "tessera/cli/checkpoint/commands.h"
@@ -20,7 +21,9 @@ struct Options {
 
 int prune(const Options& options) {
   if (!fs::is_directory(options.directory)) throw UserError({options.directory.string(), "no such directory", "", ""});
-  const checkpoint::DirectoryLock lock(options.directory);
+  // A directory that is no run's stays as it is: the lock leaves a file.
+  std::optional<checkpoint::DirectoryLock> lock;
+  if (checkpoint::holds_checkpoints(options.directory)) lock.emplace(options.directory);
   const auto operations = posix_file_operations();
   checkpoint::remove_leftovers(*operations, options.directory);
   OrderedJson removed = OrderedJson::array();

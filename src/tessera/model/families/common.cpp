@@ -12,15 +12,16 @@ void read_heads(ConfigReader& config, const CommonDefaults& defaults, ModelSpec&
   spec.num_attention_heads = config.size("num_attention_heads");
   spec.num_key_value_heads = config.size("num_key_value_heads", defaults.num_key_value_heads.value_or(spec.num_attention_heads));
   if (spec.num_attention_heads % spec.num_key_value_heads != 0) {
-    config.wrong("num_key_value_heads",
-                 fmt::format("({}) does not divide num_attention_heads ({})", spec.num_key_value_heads, spec.num_attention_heads),
-                 "every key/value head serves the same number of query heads");
+    config.contradicts("num_key_value_heads", {"num_attention_heads"},
+                       fmt::format("({}) does not divide num_attention_heads ({})", spec.num_key_value_heads, spec.num_attention_heads),
+                       "every key/value head serves the same number of query heads");
   }
   const auto head_dim = config.optional_size("head_dim");
   spec.head_dim = head_dim.value_or(defaults.head_dim.value_or(spec.hidden_size / spec.num_attention_heads));
   if (!head_dim && !defaults.head_dim && spec.hidden_size % spec.num_attention_heads != 0) {
-    config.wrong("hidden_size", fmt::format("({}) is not a multiple of num_attention_heads ({})", spec.hidden_size, spec.num_attention_heads),
-                 "without head_dim every head has hidden_size / num_attention_heads dimensions");
+    config.contradicts("hidden_size", {"num_attention_heads", "head_dim"},
+                       fmt::format("({}) is not a multiple of num_attention_heads ({})", spec.hidden_size, spec.num_attention_heads),
+                       "without head_dim every head has hidden_size / num_attention_heads dimensions");
   }
   spec.attention_scale = 1.0 / std::sqrt(static_cast<double>(spec.head_dim));
 }
@@ -115,7 +116,7 @@ std::vector<bool> read_layer_types(ConfigReader& config, ModelSpec& spec, std::o
   std::vector<bool> sliding(spec.layers.size());
   const Json* types = config.find("layer_types");
   if (types != nullptr && (!types->is_array() || types->size() != spec.layers.size())) {
-    config.wrong("layer_types", fmt::format("does not list a type for each of the {} layers", spec.layers.size()));
+    config.contradicts("layer_types", {"num_hidden_layers"}, fmt::format("does not list a type for each of the {} layers", spec.layers.size()));
     return sliding;
   }
   for (std::size_t layer = 0; layer < spec.layers.size(); ++layer) {
@@ -130,7 +131,7 @@ std::vector<bool> read_layer_types(ConfigReader& config, ModelSpec& spec, std::o
     if (!sliding[layer]) continue;
     spec.layers[layer].sliding_window = window;
     if (!window) {
-      config.wrong("sliding_window", fmt::format("is not set, but layer {} is a sliding_attention layer", layer));
+      config.contradicts("sliding_window", {"layer_types"}, fmt::format("is not set, but layer {} is a sliding_attention layer", layer));
       return sliding;
     }
   }

@@ -5,6 +5,15 @@
 #include <algorithm>
 
 namespace tessera::model {
+namespace {
+
+/// Says that a number does not go with that of the experts or with `others`, unless one of these is wrong itself.
+void contradicts_experts(ConfigReader& config, const std::string& key, const std::string& what, std::vector<std::string> others = {}) {
+  others.insert(others.end(), {"num_experts", "num_local_experts", "n_routed_experts"});
+  config.contradicts(key, others, what);
+}
+
+}  // namespace
 
 std::int64_t read_num_experts(ConfigReader& config, const std::vector<std::string>& keys) {
   std::int64_t count = 0;
@@ -18,7 +27,8 @@ std::int64_t read_num_experts(ConfigReader& config, const std::vector<std::strin
 void read_experts_per_token(ConfigReader& config, std::int64_t fallback, ExpertsSpec& experts) {
   experts.experts_per_token = config.size("num_experts_per_tok", fallback);
   if (experts.experts_per_token <= experts.num_experts) return;
-  config.wrong("num_experts_per_tok", fmt::format("({}) is more than there are experts ({})", experts.experts_per_token, experts.num_experts));
+  contradicts_experts(config, "num_experts_per_tok",
+                      fmt::format("({}) is more than there are experts ({})", experts.experts_per_token, experts.num_experts));
   experts.experts_per_token = 1;
 }
 
@@ -27,11 +37,14 @@ void read_expert_groups(ConfigReader& config, std::int64_t num_groups, std::int6
   experts.groups_per_token = config.size("topk_group", groups_per_token);
   const std::int64_t members = experts.num_experts / experts.num_groups;
   if (experts.num_experts % experts.num_groups != 0 || (experts.num_groups > 1 && members < 2)) {
-    config.wrong("n_group", fmt::format("({}) does not cut {} experts into equal groups of two or more", experts.num_groups, experts.num_experts));
+    contradicts_experts(config, "n_group",
+                        fmt::format("({}) does not cut {} experts into equal groups of two or more", experts.num_groups, experts.num_experts));
   }
   if (experts.groups_per_token > experts.num_groups || experts.groups_per_token * members < experts.experts_per_token) {
-    config.wrong("topk_group", fmt::format("({}) of {} groups of {} experts do not hold {} experts", experts.groups_per_token, experts.num_groups,
-                                           members, experts.experts_per_token));
+    contradicts_experts(config, "topk_group",
+                        fmt::format("({}) of {} groups of {} experts do not hold {} experts", experts.groups_per_token, experts.num_groups, members,
+                                    experts.experts_per_token),
+                        {"n_group", "num_experts_per_tok"});
   }
 }
 

@@ -41,7 +41,8 @@ void read_sizes(ConfigReader& config, ModelSpec& spec) {
   spec.intermediate_size = config.size("n_inner", 4 * spec.hidden_size);
   spec.head_dim = spec.hidden_size / spec.num_attention_heads;
   if (spec.hidden_size % spec.num_attention_heads != 0) {
-    config.wrong("n_embd", fmt::format("({}) is not a multiple of n_head ({})", spec.hidden_size, spec.num_attention_heads));
+    config.contradicts("n_embd", {"hidden_size", "n_head", "num_attention_heads"},
+                       fmt::format("({}) is not a multiple of n_head ({})", spec.hidden_size, spec.num_attention_heads));
   }
 }
 

@@ -9,6 +9,9 @@
 namespace tessera::model {
 namespace {
 
+/// What the size of a head follows from.
+std::vector<std::string> sizes_of_a_head() { return {"head_dim", "hidden_size", "num_attention_heads", "partial_rotary_factor"}; }
+
 std::optional<RopeKind> rope_kind(const std::string& name) {
   static const std::map<std::string, RopeKind, std::less<>> kKinds = {{"default", RopeKind::Default},   {"linear", RopeKind::Linear},
                                                                       {"dynamic", RopeKind::Dynamic},   {"yarn", RopeKind::Yarn},
@@ -34,8 +37,9 @@ void read_rotary_dim(ConfigReader& rope, double partial, const ModelSpec& spec, 
   if (partial != 1.0 && !defaults.partial) rope.not_supported("partial_rotary_factor", fmt::format("{} models rotate whole heads", spec.model_type));
   result.rotary_dim = static_cast<std::int64_t>(static_cast<double>(spec.head_dim) * partial);
   if (result.rotary_dim < 2 || result.rotary_dim % 2 != 0) {
-    rope.wrong("partial_rotary_factor", fmt::format("and head_dim ({}) make {} rotated dimensions", spec.head_dim, result.rotary_dim),
-               "dimensions are rotated in pairs");
+    rope.contradicts("partial_rotary_factor", sizes_of_a_head(),
+                     fmt::format("and head_dim ({}) make {} rotated dimensions", spec.head_dim, result.rotary_dim),
+                     "dimensions are rotated in pairs");
   }
 }
 
@@ -63,8 +67,8 @@ void read_longrope(ConfigReader& rope, RopeSpec& result) {
   result.long_factor = rope.positive_numbers("long_factor");
   for (const auto& [key, factors] : {std::pair("short_factor", &result.short_factor), std::pair("long_factor", &result.long_factor)}) {
     if (static_cast<std::int64_t>(factors->size()) == result.rotary_dim / 2) continue;
-    rope.wrong(key, fmt::format("has {} entries, not {}", factors->size(), result.rotary_dim / 2),
-               "there is one for every rotated pair of dimensions");
+    rope.contradicts(key, sizes_of_a_head(), fmt::format("has {} entries, not {}", factors->size(), result.rotary_dim / 2),
+                     "there is one for every rotated pair of dimensions");
   }
 }
 
@@ -72,7 +76,8 @@ void read_llama3(ConfigReader& rope, RopeSpec& result) {
   result.low_freq_factor = rope.positive_number("low_freq_factor", 1.0);
   result.high_freq_factor = rope.positive_number("high_freq_factor", 4.0);
   if (result.high_freq_factor <= result.low_freq_factor) {
-    rope.wrong("high_freq_factor", fmt::format("({}) is not above low_freq_factor ({})", result.high_freq_factor, result.low_freq_factor));
+    rope.contradicts("high_freq_factor", {"low_freq_factor"},
+                     fmt::format("({}) is not above low_freq_factor ({})", result.high_freq_factor, result.low_freq_factor));
   }
 }
 
