@@ -121,7 +121,7 @@ void ConfigReader::not_supported(const std::string& key, const std::string& rule
 }
 
 void ConfigReader::wrong(const std::string& key, const std::string& what, const std::string& rule) {
-  wrong_.insert(key);
+  if (!wrong_.insert(key).second) return;  // it may be read more than once
   problems_.add({locate_(key), fmt::format("{}{} {}", prefix_, key, what), rule, ""});
 }
 
