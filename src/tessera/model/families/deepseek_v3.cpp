@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <cmath>
 
 #include "tessera/model/families/common.h"
@@ -54,8 +56,11 @@ void describe_deepseek_v3(ConfigReader& config, ModelSpec& spec) {
   read_sizes(config, defaults, spec);
   spec.num_attention_heads = config.size("num_attention_heads");
   spec.num_key_value_heads = spec.num_attention_heads;
-  if (config.size("num_key_value_heads", spec.num_attention_heads) != spec.num_attention_heads)
-    config.not_supported("num_key_value_heads", "latent attention gives every head its own keys and values", "set it to num_attention_heads");
+  const std::int64_t key_value_heads = config.size("num_key_value_heads", spec.num_attention_heads);
+  if (key_value_heads != spec.num_attention_heads)
+    config.contradicts("num_key_value_heads", {"num_attention_heads"},
+                       fmt::format("({}) is not num_attention_heads ({})", key_value_heads, spec.num_attention_heads),
+                       "latent attention gives every head its own keys and values");
   spec.head_dim = latent.nope_head_dim + latent.rope_head_dim;
   spec.value_head_dim = config.size("v_head_dim", 128);
   spec.latent_attention = latent;
