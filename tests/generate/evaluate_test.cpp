@@ -38,7 +38,8 @@ TEST(Evaluate, WindowsPredictEveryTokenButTheFirstOnce) {
 TEST(Evaluate, AWindowAsLongAsTheTextIsTheText) {
   const model::CausalLM model = golden_model("qwen3");
   const std::vector<data::TokenId> ids = random_ids(21, 8);
-  for (const std::int64_t window : {20, 21, 500}) EXPECT_NEAR(evaluate_windows(window_loss(model), ids, window, nullptr).sum, direct_sum(model, ids), 1e-3);
+  for (const std::int64_t window : {20, 21, 500})
+    EXPECT_NEAR(evaluate_windows(window_loss(model), ids, window, nullptr).sum, direct_sum(model, ids), 1e-3);
 }
 
 TEST(Evaluate, DocumentsBeginAnew) {

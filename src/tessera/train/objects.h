@@ -28,7 +28,8 @@ struct ModelPlan {
 /// UserError with everything wrong about it.
 ModelPlan plan_model(const config::LoadedRecipe& recipe, const config::Environment& environment);
 
-/// A recipe's training data as samples, or as packs of them when it asks for those, and the tokenizer that made them (none for data that brings its own tokens).
+/// A recipe's training data as samples, or as packs of them when it asks for those, and the tokenizer that made them (none for data that brings its
+/// own tokens).
 struct RecipeData {
   std::shared_ptr<const data::Dataset> dataset;
   std::optional<data::Tokenizer> tokenizer;

@@ -26,8 +26,8 @@ class HttpFailure : public std::exception {
   std::string message_;
 };
 
-/// The body of a GET, redirects followed. Asks again, a few times, when the server is busy (429, 5xx). HttpFailure when it cannot be reached or answers
-/// anything but 200.
+/// The body of a GET, redirects followed. Asks again, a few times, when the server is busy (429, 5xx). HttpFailure when it cannot be reached or
+/// answers anything but 200.
 std::string http_get(const HttpRequest& request);
 
 /// Downloads into `file`, going on where a file that exists ends (Range); a server that cannot do that sends everything again. Tries again, a few
