@@ -46,6 +46,15 @@ std::vector<Extent> row_aligned_parts(const std::vector<FlatRange>& ranges, cons
   return parts;
 }
 
+std::vector<Piece> pieces_of_rows(const ParameterSpec& parameter, const Extent& rows) {
+  std::vector<Piece> parts;
+  for (const Piece& piece : parameter.pieces) {
+    const Extent part = intersection({piece.row, piece.row + piece.num_rows()}, rows);
+    if (part.size() > 0) parts.push_back(rows_of(piece, part.begin, part.size()));
+  }
+  return parts;
+}
+
 std::vector<PlacedPiece> pieces_within(const ParameterSpec& parameter, const FlatRange& range, const Extent& extent) {
   const Extent common = intersection({range.begin, range.begin + range.size}, extent);
   std::vector<PlacedPiece> pieces;
@@ -53,14 +62,9 @@ std::vector<PlacedPiece> pieces_within(const ParameterSpec& parameter, const Fla
   const std::int64_t first = (common.begin - range.begin) / range.row_size;
   const std::int64_t last = (common.end - range.begin) / range.row_size;
   TESSERA_ASSERT((common.end - range.begin) % range.row_size == 0, "extents are cut between rows");
-  for (const Piece& piece : parameter.pieces) {
-    const Extent rows = intersection({piece.row, piece.row + piece.num_rows()}, {first, last});
-    if (rows.size() == 0) continue;
-    pieces.push_back({.parameter = range.parameter,
-                      .buffer = 0,
-                      .piece = rows_of(piece, rows.begin, rows.size()),
-                      .begin = range.begin + rows.begin * range.row_size,
-                      .row_size = range.row_size});
+  for (const Piece& piece : pieces_of_rows(parameter, {first, last})) {
+    pieces.push_back(
+        {.parameter = range.parameter, .buffer = 0, .piece = piece, .begin = range.begin + piece.row * range.row_size, .row_size = range.row_size});
   }
   return pieces;
 }

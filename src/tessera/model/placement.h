@@ -42,6 +42,9 @@ struct FlatRange {
 /// than rows.
 std::vector<Extent> row_aligned_parts(const std::vector<FlatRange>& ranges, const Extent& whole, std::int64_t count);
 
+/// Those parts of a parameter's pieces that fill its local rows `rows`; their rows are still counted in the whole parameter.
+std::vector<Piece> pieces_of_rows(const ParameterSpec& parameter, const Extent& rows);
+
 /// A box of one checkpoint tensor within some extent of a flat buffer.
 struct PlacedPiece {
   std::size_t parameter = 0;  ///< index into the table

@@ -15,14 +15,8 @@ ParameterSpec own_experts(ParameterSpec parameter, const ExpertShare& share) {
   const std::int64_t num_experts = parameter.shape[0], rows_per_expert = parameter.num_rows() / num_experts;
   const ExpertRange own = expert_range(num_experts, share);
   const Extent range{own.first * rows_per_expert, (own.first + own.count) * rows_per_expert};
-  std::vector<model::Piece> pieces;
-  for (const model::Piece& piece : parameter.pieces) {
-    const Extent rows = model::intersection({piece.row, piece.row + piece.num_rows()}, range);
-    if (rows.size() == 0) continue;
-    pieces.push_back(rows.size() == piece.num_rows() ? piece : model::rows_of(piece, rows.begin, rows.size()));
-    pieces.back().row = rows.begin - range.begin;
-  }
-  parameter.pieces = std::move(pieces);
+  parameter.pieces = model::pieces_of_rows(parameter, range);
+  for (model::Piece& piece : parameter.pieces) piece.row -= range.begin;
   parameter.shape[0] = own.count;
   for (model::ReplicatedRows& rows : parameter.replicated) {
     TESSERA_ASSERT(rows.row == 0 && rows.num_rows >= range.size(), "ranks that hold the same experts hold all of their rows");

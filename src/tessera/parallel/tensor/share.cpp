@@ -19,11 +19,9 @@ ParameterSpec take_rows(const ParameterSpec& whole, const std::vector<Extent>& r
   part.pieces.clear();
   part.shape[0] = 0;
   for (const Extent& range : ranges) {
-    for (const model::Piece& piece : whole.pieces) {
-      const Extent rows = model::intersection({piece.row, piece.row + piece.num_rows()}, range);
-      if (rows.size() == 0) continue;
-      part.pieces.push_back(model::rows_of(piece, rows.begin, rows.size()));
-      part.pieces.back().row = part.shape[0] + rows.begin - range.begin;
+    for (model::Piece piece : model::pieces_of_rows(whole, range)) {
+      piece.row += part.shape[0] - range.begin;
+      part.pieces.push_back(std::move(piece));
     }
     part.shape[0] += range.size();
   }
