@@ -66,6 +66,26 @@ RANKS_TEST(Generation, OfExpertsOverRanks, 2) {
   }
 }
 
+/// The cache grows by some hundreds of tokens at a time, whose windows reach into those before.
+RANKS_TEST(Generation, LongPromptsAreRunInParts, 2) {
+  const auto one = model::CausalLM::from_pretrained(golden_directory("gpt_oss"), {.dtype = DType::F32});
+  const generate::GenerationOptions options{.max_new_tokens = 6, .sampling = {}, .stop = {}};
+  const std::vector<data::TokenId> prompt = some_ids(600), expected = generate::Generator(one).generate(prompt, options).ids;
+  const auto setup = parallel::DistributedSetup::build(backend(), {.sizes = {.tp_size = 2}});
+  const auto model_of_ranks = generate::CachedModel::from_pretrained(golden_directory("gpt_oss"), setup, DType::F32, 606);
+  EXPECT_EQ(generate::Generator(model_of_ranks).generate(prompt, options).ids, expected);
+}
+
+RANKS_TEST(Generation, AllRanksGetWhatTheFirstChose, 2) {
+  const auto setup = parallel::DistributedSetup::build(backend(), {});
+  const auto model = generate::CachedModel::from_pretrained(golden_directory("qwen3"), setup, DType::F32, 40);
+  const auto generated = [&](std::uint64_t seed) {
+    return generate::Generator(model).generate(some_ids(9), {.max_new_tokens = 20, .sampling = {.temperature = 2.0, .seed = seed}, .stop = {}}).ids;
+  };
+  const std::vector<data::TokenId> alike = generated(0), unlike = generated(static_cast<std::uint64_t>(backend().rank()));
+  EXPECT_EQ(unlike, alike);
+}
+
 RANKS_TEST(Generation, IsNotCutAlongTheText, 2) {
   const auto setup = parallel::DistributedSetup::build(backend(), {.sizes = {.cp_size = 2}});
   EXPECT_THROW(generate::CachedModel::from_pretrained(golden_directory("qwen3"), setup, DType::F32, 29), UserError);

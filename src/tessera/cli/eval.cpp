@@ -14,9 +14,8 @@
 #include "tessera/core/terminal.h"
 #include "tessera/data/tokenizer/tokenizer.h"
 #include "tessera/data/vocabulary.h"
+#include "tessera/generate/cached_model.h"
 #include "tessera/generate/evaluate.h"
-#include "tessera/model/config.h"
-#include "tessera/parallel/causal_lm.h"
 
 namespace tessera::cli {
 namespace {
@@ -121,8 +120,7 @@ int eval(const CLI::App& parser, const Options& options) {
   }
   const auto backend = comm::initialize_distributed();
   const auto setup = parallel::DistributedSetup::build(*backend, *distributed);
-  const auto model = parallel::CausalLM::from_pretrained(options.model, model::read_model_spec(options.model), setup, {.dtype = dtype},
-                                                         4 * setup.mesh->size(mesh::Axis::PipelineParallel));
+  const parallel::CausalLM model = generate::load_over_ranks(options.model, setup, {.dtype = dtype});
   const generate::Evaluation result = evaluate(generate::window_loss(model), model.model.spec, documents, options, setup.rank() == 0);
   if (setup.rank() == 0) print(result, options.json);
   return 0;

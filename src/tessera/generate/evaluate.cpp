@@ -32,6 +32,11 @@ Row row_of(const Window& ids) {
           all.narrow(1, 1, length).contiguous()};
 }
 
+double loss_of(const model::Decoder& decoder, const model::Inputs& inputs, const at::Tensor& labels_BT) {
+  ops::Tape tape(ops::Tape::Mode::Inference);
+  return loss::causal_language_model(tape, decoder, inputs, labels_BT, 0.0).sum;
+}
+
 /// What data-parallel ranks run that have no window left: one token, nothing to predict.
 Row nothing() {
   const at::Tensor zero = at::zeros({1, 1}, at::kLong);
@@ -53,10 +58,7 @@ double loss_over_ranks(const parallel::CausalLM& model, std::span<const Window> 
   const std::vector<parallel::ContextShare> rows = own_rows(model, windows);
   if (model.pipeline) return model.pipeline->evaluate(rows).sum;
   double sum = 0.0;
-  for (const parallel::ContextShare& row : rows) {
-    ops::Tape tape(ops::Tape::Mode::Inference);
-    sum += loss::causal_language_model(tape, *model.model.decoder, row.inputs, row.labels_BT, 0.0).sum;
-  }
+  for (const parallel::ContextShare& row : rows) sum += loss_of(*model.model.decoder, row.inputs, row.labels_BT);
   return sum;
 }
 
@@ -93,19 +95,16 @@ WindowLoss window_loss(const model::CausalLM& model) {
     double sum = 0.0;
     for (const Window& window : windows) {
       const Row row = row_of(window);
-      ops::Tape tape(ops::Tape::Mode::Inference);
-      sum += loss::causal_language_model(tape, *model.decoder, row.inputs, row.labels_BT, 0.0).sum;
+      sum += loss_of(*model.decoder, row.inputs, row.labels_BT);
     }
     return sum;
   }};
 }
 
 WindowLoss window_loss(const parallel::CausalLM& model) {
-  // Enough to fill a pipeline.
-  const std::int64_t stages = model.mesh->size(mesh::Axis::PipelineParallel);
   return {
       .run = [&model](std::span<const Window> windows) { return loss_over_ranks(model, windows); },
-      .num_at_once = model.mesh->dp_size() * (stages > 1 ? 4 * stages : 1),
+      .num_at_once = model.mesh->dp_size() * (model.pipeline ? model.pipeline->plan().num_microbatches : 1),  // a pipeline is filled
       .over_ranks = [&model](double sum) { return comm::sum(model.group(mesh::kDpCp | mesh::Axis::PipelineParallel), std::vector{sum}).front(); }};
 }
 

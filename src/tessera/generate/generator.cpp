@@ -32,7 +32,12 @@ Generator::Generator(const model::CausalLM& model)
     : spec_(model.spec), start_([&model](std::int64_t capacity) { return Session(model, capacity); }) {}
 
 Generator::Generator(const CachedModel& model)
-    : spec_(model.model.model.spec), start_([&model](std::int64_t) { return Session(model); }), agree_([&model](data::TokenId id) {
+    : spec_(model.model.model.spec),
+      start_([&model](std::int64_t capacity) {
+        TESSERA_ASSERT(capacity <= model.capacity, "the model's cache has room for prompt and new tokens");
+        return Session(model);
+      }),
+      agree_([&model](data::TokenId id) {
         const at::Tensor chosen = at::full({1}, id, at::kLong);
         model.model.group(mesh::kWorld).broadcast(chosen, 0).wait();
         return static_cast<data::TokenId>(chosen.item<std::int64_t>());

@@ -30,7 +30,7 @@ class Generator {
  public:
   /// `model` must outlive it.
   explicit Generator(const model::CausalLM& model);
-  /// Over the ranks of a model: all make the same calls, and all get the tokens that the first chose.
+  /// Over the ranks of a model, whose cache must have room: all make the same calls, and all get the tokens that the first chose.
   explicit Generator(const CachedModel& model);
 
   /// `told`, when given, hears of each token as it is chosen and returns false to end the generation. UserError for an empty prompt, a token outside
