@@ -6,20 +6,13 @@
 #include <functional>
 #include <string>
 
+#include "tessera/core/temporary.h"
+
 namespace tessera::test {
 
-/// A fresh directory that is removed with everything in it.
-class TemporaryDirectory {
+class TemporaryDirectory : public tessera::TemporaryDirectory {
  public:
-  TemporaryDirectory();
-  ~TemporaryDirectory();
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
-
- private:
-  std::filesystem::path path_;
+  std::filesystem::path operator/(const std::string& name) const { return path() / name; }
 };
 
 /// The checkout.
