@@ -4,7 +4,8 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
-#include <cstring>
+
+#include "tessera/core/stream_copy.h"
 
 namespace tessera::checkpoint {
 namespace {
@@ -31,7 +32,7 @@ void copy_all(const std::vector<Chunk>& chunks) {
   at::parallel_for(0, static_cast<std::int64_t>(chunks.size()), 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const Chunk& chunk = chunks[static_cast<std::size_t>(i)];
-      std::memcpy(chunk.to, chunk.from, chunk.size);
+      stream_copy(chunk.to, chunk.from, chunk.size);
     }
   });
 }
