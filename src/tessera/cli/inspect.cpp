@@ -14,6 +14,10 @@
 #include "tessera/formats/huggingface.h"
 #include "tessera/formats/llama2c.h"
 #include "tessera/formats/safetensors.h"
+#include "tessera/formats/tensor_source.h"
+#include "tessera/model/config.h"
+#include "tessera/model/load.h"
+#include "tessera/model/parameter_table.h"
 
 namespace tessera::cli {
 namespace {
@@ -32,6 +36,7 @@ struct Contents {
   std::string format;
   OrderedJson metadata = OrderedJson::object();
   std::vector<Tensor> tensors = {};
+  std::vector<Problem> problems = {};  ///< why a directory's model could not be run; found in its config.json and the headers of its weights
 
   std::uint64_t num_parameters() const {
     std::uint64_t sum = 0;
@@ -52,11 +57,21 @@ struct Contents {
 
 Tensor describe(const formats::TensorInfo& info) { return {info.name, std::string(to_string(info.dtype)), info.shape, info.num_bytes()}; }
 
+std::vector<Problem> problems_of_model(const fs::path& directory) {
+  try {
+    model::check_weights(model::parameter_table(model::read_model_spec(directory)), *formats::open_huggingface_source(directory));
+    return {};
+  } catch (const UserError& error) {
+    return error.problems();
+  }
+}
+
 Contents read_directory(const fs::path& path) {
   const formats::HuggingFaceDirectory directory(path);
   Contents contents{fmt::format("Hugging Face directory, {} weight file{}", directory.files().size(), directory.files().size() == 1 ? "" : "s")};
   contents.metadata["config.json"] = parse_ordered_json(read_text_file(path / "config.json"), (path / "config.json").string());
   for (const auto& entry : directory.tensors()) contents.tensors.push_back(describe(entry.info));
+  contents.problems = problems_of_model(path);
   return contents;
 }
 
@@ -156,17 +171,23 @@ void print_text(const Contents& contents) {
   print_metadata(contents.metadata);
   fmt::print("\ntensors\n");
   print_tensors(contents.tensors);
+  if (!contents.problems.empty()) fmt::print("\ntessera cannot run this model\n");
+  for (const Problem& problem : contents.problems) fmt::print("{}\n", to_string(problem));
 }
 
 void print_json(const Contents& contents) {
   OrderedJson tensors = OrderedJson::array();
   for (const Tensor& tensor : contents.tensors)
     tensors.push_back({{"name", tensor.name}, {"dtype", tensor.dtype}, {"shape", tensor.shape}, {"bytes", tensor.num_bytes}});
+  OrderedJson problems = OrderedJson::array();
+  for (const Problem& problem : contents.problems)
+    problems.push_back({{"where", problem.where}, {"what", problem.what}, {"rule", problem.rule}, {"fix", problem.fix}});
   const OrderedJson answer{{"format", contents.format},
                            {"parameters", contents.num_parameters()},
                            {"bytes", contents.num_bytes()},
                            {"metadata", contents.metadata},
-                           {"tensors", tensors}};
+                           {"tensors", tensors},
+                           {"problems", problems}};
   fmt::print("{}\n", answer.dump(2, ' ', false, OrderedJson::error_handler_t::replace));
 }
 
