@@ -118,6 +118,21 @@ TEST_P(LinearCrossEntropy, EvaluationGivesTheSameSum) {
   EXPECT_EQ(inference.size(), 0U);
 }
 
+/// Hidden states are widened, nothing else is rounded but their gradient.
+TEST(LinearCrossEntropyOfTwoPrecisions, FollowsTheWeight) {
+  const at::Tensor hidden = random_tensor({20, 8}, 1, at::kBFloat16), labels = make_labels(20, 33, 4);
+  Parameter mixed = make_parameter(random_tensor({33, 8}, 2, at::kFloat)), single = make_parameter(mixed.weight);
+  Tape mixed_tape, single_tape;
+  const Variable narrow = mixed_tape.variable(hidden), wide = single_tape.variable(hidden.to(at::kFloat));
+  EXPECT_EQ(linear_cross_entropy(mixed_tape, narrow, mixed, {}, labels, 0.5).sum,
+            linear_cross_entropy(single_tape, wide, single, {}, labels, 0.5).sum);
+  mixed_tape.backward();
+  single_tape.backward();
+  EXPECT_TRUE(bitwise_equal(mixed.gradient, single.gradient));
+  EXPECT_TRUE(bitwise_equal(narrow.gradient->value(), wide.gradient->value().to(at::kBFloat16)));
+  EXPECT_TRUE(bitwise_equal(logits(hidden, mixed, {}), logits(hidden.to(at::kFloat), single, {})));
+}
+
 TEST_P(LinearCrossEntropy, TheLogitsThemselves) {
   const LogitsOptions options{.divisor = 3.0, .soft_cap = 2.0};
   Parameter weight = make_parameter(random_tensor({33, 8}, 2, GetParam().type));

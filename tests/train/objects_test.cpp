@@ -44,6 +44,16 @@ TEST_F(Objects, TheModelIsTheDirectorysWithTheRecipesChanges) {
   EXPECT_EQ(plan({"--loss_fn._target_=fused_linear", "--loss_fn.logit_softcapping=30.0"}).spec.final_soft_cap, 30.0);
 }
 
+TEST_F(Objects, AMixedPrecisionPolicySaysWhatTheModelComputesIn) {
+  const auto dtype = [&](const std::vector<std::string>& overrides) {
+    return plan_model(load_small_recipe(directory_.path(), overrides), no_variables).dtype;
+  };
+  EXPECT_EQ(dtype({"--distributed.mp_policy.reduce_dtype=bf16"}), DType::F32);
+  EXPECT_EQ(dtype({"--distributed.mp_policy.param_dtype=bf16"}), DType::BF16);
+  EXPECT_EQ(dtype({"--distributed.mp_policy.param_dtype=bf16", "--distributed.ep_size=2", "--distributed.moe.mp_policy.param_dtype=fp32"}),
+            DType::F32);
+}
+
 TEST_F(Objects, RandomWeightsOfADirectorysConfiguration) {
   const ModelPlan plan = plan_model(
       load_small_recipe(directory_.path(), {"--model.config=null", "--model.pretrained_model_name_or_path=" + golden("gpt2")}), no_variables);

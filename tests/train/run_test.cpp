@@ -213,6 +213,26 @@ TEST(Train, LeavesNothingBehindWithoutCheckpointsAndLogs) {
   EXPECT_EQ(names(directory.path()), (std::vector<std::string>{"recipe.yaml"}));
 }
 
+/// mp_policy.param_dtype: computes as a bf16 model does, to the bit, and saves the fp32 weights that the optimizer keeps.
+TEST(Train, AModelSavedInSinglePrecisionComputesInHalf) {
+  const TemporaryDirectory half, mixed;
+  train_small(half.path(), {"--model.torch_dtype=bfloat16", "--step_scheduler.max_steps=4"});
+  train_small(mixed.path(), {"--distributed.mp_policy.param_dtype=bfloat16", "--step_scheduler.max_steps=4"});
+  EXPECT_EQ(computed(half.path()), computed(mixed.path()));
+  const auto dtype_of = [](const fs::path& directory) {
+    return checkpoint::read_manifest(directory / "checkpoints/LATEST").model.begin()->second.dtype;
+  };
+  EXPECT_EQ(dtype_of(half.path()), DType::BF16);
+  EXPECT_EQ(dtype_of(mixed.path()), DType::F32);
+  EXPECT_THAT(read_file(mixed / "checkpoints/LATEST/model/config.json"), HasSubstr(R"("torch_dtype": "float32")"));
+  // Its model/ is what the other's optimizer has as masters: both go on alike.
+  for (const TemporaryDirectory* const directory : {&half, &mixed}) {
+    const std::string dtype = directory == &half ? "--model.torch_dtype=bfloat16" : "--distributed.mp_policy.param_dtype=bfloat16";
+    train_small(directory->path(), {dtype, "--step_scheduler.max_steps=6", "--checkpoint.restore_from=LATEST"});
+  }
+  EXPECT_EQ(computed(half.path()), computed(mixed.path()));
+}
+
 TEST(Train, RecomputationChangesNoBit) {
   const TemporaryDirectory plain, full, selective;
   const auto run = [](const TemporaryDirectory& directory, const std::string& mode) {

@@ -123,7 +123,7 @@ void CheckpointDirectory::refuse_later_checkpoints(std::int64_t step) const {
 
 CheckpointDirectory::OwnState CheckpointDirectory::own_state(const SaveRequest& request) {
   const Pieces owned = request.store->owned_pieces();
-  return {compute_boxes(*request.store, owned), optimizer_boxes(*request.store, *request.optimizer, owned)};
+  return {(request.saves_masters ? master_boxes : compute_boxes)(*request.store, owned), optimizer_boxes(*request.store, *request.optimizer, owned)};
 }
 
 fs::path CheckpointDirectory::save(const SaveRequest& request) {

@@ -59,6 +59,7 @@ struct SaveRequest {
   Json versions = Json::object();  ///< {"tessera": "0.1.0", "torch": …}
   Json layout = Json::object();    ///< how the run is split, for readers: {"world_size": 4, …}
   bool consolidate = false;        ///< write model/consolidated/ too
+  bool saves_masters = false;      ///< model/ holds the masters instead of what is computed with
 };
 
 struct DirectoryOptions {

@@ -101,6 +101,17 @@ bool read_value(const Scope& scope, const Node& node, DType& value) {
   return true;
 }
 
+bool read_compute_dtype(const Scope& scope, const Node& node, DType& value) {
+  DType dtype{};
+  if (!read_value(scope, node, dtype)) return false;
+  if (dtype != DType::F32 && dtype != DType::BF16) {
+    scope.unsupported(node, shown(scope, node), Support::NotSupported, "models train in float32 or bfloat16", "use bfloat16");
+    return false;
+  }
+  value = dtype;
+  return true;
+}
+
 bool read_value(const Scope& scope, const Node& node, std::array<double, 2>& value) {
   if (!node.is_sequence() || node.items.size() != 2) {
     scope.mistake(node, shown(scope, node) + " is not a list of two numbers", "", "write it as [0.9, 0.999]");

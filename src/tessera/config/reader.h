@@ -58,6 +58,8 @@ bool read_value(const Scope& scope, const Node& node, std::int64_t& value);
 bool read_value(const Scope& scope, const Node& node, double& value);
 bool read_value(const Scope& scope, const Node& node, std::string& value);
 bool read_value(const Scope& scope, const Node& node, DType& value);
+/// A dtype that models compute in: fp32 or bf16.
+bool read_compute_dtype(const Scope& scope, const Node& node, DType& value);
 bool read_value(const Scope& scope, const Node& node, std::array<double, 2>& value);
 /// A list of strings, or one string.
 bool read_value(const Scope& scope, const Node& node, std::vector<std::string>& value);

@@ -14,6 +14,7 @@ CausalLM make(const ModelSpec& spec, const CausalLMOptions& options, LayerShare 
   ParameterStore::Options kept{.compute_dtype = options.dtype.value_or(default_compute_dtype(spec)),
                                .trainable = options.trainable,
                                .frozen = options.frozen,
+                               .full_precision = options.full_precision,
                                .placement = options.placement,
                                .expert_placement = options.expert_placement};
   if (source != nullptr && !options.trainable && kept.compute_dtype == DType::F32) kept.kept_in_bfloat16 = matrices_in_bfloat16(table, *source);

@@ -25,8 +25,9 @@ std::vector<FlatBuffer> plan_buffers(const ParameterTable& table, const Paramete
     const bool trainable = options.trainable && !parameter.buffer && !(options.frozen && options.frozen(parameter));
     const bool widened = options.kept_in_bfloat16.contains(parameter.name);
     const bool experts = options.expert_placement && parameter.role == Role::Experts;
+    const bool exact = parameter.buffer || (options.full_precision && options.full_precision(parameter));
     auto buffer = std::ranges::find_if(buffers, [&](const FlatBuffer& other) {
-      return other.unit == parameter.unit && other.trainable == trainable && other.widened == widened && other.exact == parameter.buffer &&
+      return other.unit == parameter.unit && other.trainable == trainable && other.widened == widened && other.exact == exact &&
              other.on_two_stages == parameter.on_two_stages && other.experts == experts;
     });
     if (buffer == buffers.end()) {
@@ -36,7 +37,7 @@ std::vector<FlatBuffer> plan_buffers(const ParameterTable& table, const Paramete
       buffers.back().widened = widened;
       buffers.back().on_two_stages = parameter.on_two_stages;
       buffers.back().experts = experts;
-      buffers.back().exact = parameter.buffer;
+      buffers.back().exact = exact;
       buffer = buffers.end() - 1;
     }
     buffer->ranges.push_back({index, buffer->num_elements(), parameter.num_elements(), parameter.row_size()});

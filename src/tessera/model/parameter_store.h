@@ -30,7 +30,7 @@ struct FlatBuffer {
   bool widened = false;           ///< bf16 in an fp32 model: ops::Parameter::widened
   bool on_two_stages = false;     ///< ParameterSpec::on_two_stages: it has a buffer of its own, which is then the same at both ranks
   bool experts = false;           ///< stacked experts that lie as Options::expert_placement says, not as Options::placement
-  bool exact = false;             ///< of ParameterSpec::buffer: the masters are the compute weights, whatever the compute dtype; not trainable
+  bool exact = false;             ///< the masters are the compute weights, whatever the compute dtype: ParameterSpec::buffer, Options::full_precision
   std::vector<FlatRange> ranges;  ///< ascending, each start 64-byte aligned; the gaps are zero and stay zero
   std::vector<Extent> shards;     ///< what each rank of the shard group holds: a partition of [0, n)
   Extent held;                    ///< shards[placement.shard]
@@ -50,11 +50,12 @@ struct FlatBuffer {
 class ParameterStore {
  public:
   struct Options {
-    DType compute_dtype = DType::F32;                  ///< F32, BF16, or F64 (reference runs)
-    bool trainable = true;                             ///< false: no gradients, no masters (inference keeps only the compute weights)
-    std::function<bool(const ParameterSpec&)> frozen;  ///< parameters without gradients
-    Placement placement = {};                          ///< what of it this rank holds
-    std::optional<Placement> expert_placement = {};    ///< what of stacked experts, where they lie over other ranks; they then have own buffers
+    DType compute_dtype = DType::F32;                               ///< F32, BF16, or F64 (reference runs)
+    bool trainable = true;                                          ///< false: no gradients, no masters (inference keeps only the compute weights)
+    std::function<bool(const ParameterSpec&)> frozen;               ///< parameters without gradients
+    std::function<bool(const ParameterSpec&)> full_precision = {};  ///< those whose masters are what is computed with
+    Placement placement = {};                                       ///< what of it this rank holds
+    std::optional<Placement> expert_placement = {};  ///< what of stacked experts, where they lie over other ranks; they then have own buffers
     /// Matrices of an fp32 store without gradients that stay in bf16: half the memory, and the same results where bf16 holds them exactly.
     std::set<std::string> kept_in_bfloat16 = {};
   };

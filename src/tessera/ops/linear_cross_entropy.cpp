@@ -150,7 +150,7 @@ LossSum linear_cross_entropy(Tape& tape, const Variable& hidden_ND, Parameter& w
   const at::Tensor valid = at::nonzero(labels_N.ne(-100)).squeeze(1);
   const std::int64_t count = valid.size(0);
   const bool all = count == labels_N.size(0);
-  const at::Tensor hidden = all ? hidden_ND.value : at::index_select(hidden_ND.value, 0, valid);
+  const at::Tensor hidden = (all ? hidden_ND.value : at::index_select(hidden_ND.value, 0, valid)).to(weight.compute_type());
   const at::Tensor labels = all ? labels_N.contiguous() : at::index_select(labels_N, 0, valid);
   const bool recording = tape.recording();
   at::Tensor gradient = recording ? at::empty_like(hidden) : at::Tensor();
@@ -170,6 +170,7 @@ LossSum linear_cross_entropy(Tape& tape, const Variable& hidden_ND, Parameter& w
     matmul_nn_out(chunk_gradient, logits, weight.weight);
     if (weight.trainable) accumulate_weight_gradient(weight, logits, chunk);
   }
+  if (recording) gradient = gradient.to(hidden_ND.value.scalar_type());
   tape.record([gradient, valid, all, slot = hidden_ND.gradient, rows = hidden_ND.value.size(0)] {
     if (slot == nullptr) return;
     slot->add_owned(all ? gradient : at::zeros({rows, gradient.size(1)}, gradient.options()).index_copy_(0, valid, gradient));
@@ -178,7 +179,7 @@ LossSum linear_cross_entropy(Tape& tape, const Variable& hidden_ND, Parameter& w
 }
 
 at::Tensor logits(const at::Tensor& hidden_ND, const Parameter& weight, const LogitsOptions& options) {
-  const at::Tensor raw = linear_forward(hidden_ND, weight.weight);
+  const at::Tensor raw = linear_forward(hidden_ND.to(weight.compute_type()), weight.weight);
   return shaped(raw.to(compute_type(raw)), options);
 }
 

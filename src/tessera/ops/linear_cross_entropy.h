@@ -33,8 +33,9 @@ struct VocabularySlice {
 
 /// Cross-entropy of a vocabulary projection that never holds all the logits: a chunk of tokens at a time is projected, turned into its loss and,
 /// when the tape records, into the gradients of `gradient_scale · sum` on the spot. hidden [N, D], weight [V, D], labels int64 [N] in [0, V) or −100;
-/// tokens without a label cost nothing. Softmax and sums in fp32 and fp64. tape.backward() then goes on from the hidden states' gradient. With a
-/// `slice` the weight is that slice [V', D], the loss is that of the whole vocabulary, and the hidden states' gradient is this slice's share of it.
+/// tokens without a label cost nothing. Products in the weight's dtype, which hidden states are cast to; softmax and sums in fp32 and fp64.
+/// tape.backward() then goes on from the hidden states' gradient. With a `slice` the weight is that slice [V', D], the loss is that of the whole
+/// vocabulary, and the hidden states' gradient is this slice's share of it.
 LossSum linear_cross_entropy(Tape& tape, const Variable& hidden_ND, Parameter& weight, const LogitsOptions& options, const at::Tensor& labels_N,
                              double gradient_scale, const VocabularySlice* slice = nullptr);
 

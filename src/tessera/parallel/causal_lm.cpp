@@ -85,6 +85,7 @@ CausalLM distribute(const model::ModelSpec& spec, const DistributedSetup& setup,
   const DataParallelPolicy policy = data_parallel_policy(setup.strategy, dtype, num_microbatches);
   options.placement = placement(policy, mesh);
   options.expert_placement = expert_placement(policy, mesh);
+  options.full_precision = full_precision(setup.strategy, dtype);
   CausalLM result{.model = make(options, layer_share(spec, setup, tensor, pipeline ? &pipeline->stages : nullptr)),
                   .policy = policy,
                   .engine = nullptr,

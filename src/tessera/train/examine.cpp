@@ -19,21 +19,22 @@ namespace {
 
 void append(std::vector<Problem>& all, const std::vector<Problem>& more) { all.insert(all.end(), more.begin(), more.end()); }
 
-/// Weights are computed in the model's own dtype; a recipe that asks for another one is not to be trained in silence.
-void refuse_other_dtypes(const config::LoadedRecipe& loaded, DType compute, std::vector<Problem>& problems) {
-  const config::Fsdp2Options& options = loaded.recipe.distributed.fsdp2;
-  const auto refuse = [&](const std::string& key, const std::optional<DType>& asked) {
-    if (!asked || *asked == compute) return;
-    problems.push_back({config::where(loaded.tree, key), fmt::format("{}: {} is not supported yet", key, torch_name(*asked)),
-                        fmt::format("the model computes in its own dtype, {}", torch_name(compute)),
-                        fmt::format("set model.torch_dtype: {} (masters stay fp32), or leave this out", torch_name(*asked))});
+/// A recipe that asks for dtypes that nothing here computes in is not to be trained in silence.
+void refuse_other_dtypes(const config::LoadedRecipe& loaded, const ModelPlan& plan, std::vector<Problem>& problems) {
+  const config::Distributed& distributed = loaded.recipe.distributed;
+  const auto refuse = [&](const std::string& key, DType asked, const std::string& rule, const std::string& fix) {
+    problems.push_back({config::where(loaded.tree, key), fmt::format("{}: {} is not supported", key, torch_name(asked)), rule, fix});
   };
-  if (options.mp_policy) refuse("distributed.mp_policy.param_dtype", options.mp_policy->param_dtype);
-  if (const auto& moe = loaded.recipe.distributed.moe; moe && loaded.recipe.distributed.sizes.ep_size > 1) {
-    if (moe->mp_policy) refuse("distributed.moe.mp_policy.param_dtype", moe->mp_policy->param_dtype);
-    refuse("distributed.moe.lm_head_precision", moe->lm_head_precision);
-  }
-  refuse("distributed.autocast_dtype", options.autocast_dtype);
+  if (const auto asked = distributed.fsdp2.autocast_dtype; asked && *asked != plan.dtype)
+    refuse("distributed.autocast_dtype", *asked, fmt::format("the whole model computes in one dtype, here {}", torch_name(plan.dtype)),
+           fmt::format("set model.torch_dtype: {} (masters stay fp32), or leave this out", torch_name(*asked)));
+  const auto head = distributed.moe && distributed.sizes.ep_size > 1 ? distributed.moe->lm_head_precision : std::nullopt;
+  if (!head || *head == plan.dtype) return;
+  if (*head != DType::F32)
+    refuse("distributed.moe.lm_head_precision", *head, "the head computes as the model does, or in float32", "use float32, or leave this out");
+  else if (plan.spec.tie_word_embeddings)
+    refuse("distributed.moe.lm_head_precision", *head, "the head is the embedding, which computes as the model does",
+           "leave this out, or set model.torch_dtype: float32");
 }
 
 /// What a pipeline section may ask for and is not done.
@@ -121,7 +122,7 @@ Examination examine(const config::LoadedRecipe& recipe, const config::Environmen
     if (result.pipeline) refuse_pipeline_options(recipe, result.plan->dtype, result.problems);
     parallel::plan_split(recipe.recipe.distributed, result.plan->spec, config::locate_in(recipe.tree), about_ranks);
     refuse_expert_options(recipe, result.plan->spec, result.problems);
-    if (world_size > 1) refuse_other_dtypes(recipe, result.plan->dtype, result.problems);
+    if (world_size > 1) refuse_other_dtypes(recipe, *result.plan, result.problems);
     check_weights_on_disk(*result.plan);
   } catch (const UserError& error) {
     if (!is_listed_as_absent(recipe.recipe.model, environment)) append(result.problems, error.problems());

@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "tessera/model/activation_memory.h"
 #include "tessera/ops/bfloat16_gemm.h"
@@ -33,6 +34,7 @@ struct Run {
   parallel::DataParallelPolicy policy;
   model::Placement placement;
   std::optional<model::Placement> expert_placement;
+  std::function<bool(const model::ParameterSpec&)> full_precision;
   std::int64_t num_microbatches = 1;
   bool saves_in_background = false;
 };
@@ -51,17 +53,18 @@ std::int64_t staging(model::MemoryRequest request, const model::Placement& place
   return state.weights + state.optimizer;
 }
 
-/// Adds parameters that lie so.
-void add_state(const Run& run, const model::ParameterTable& table, const model::Placement& place, model::MemoryEstimate& estimate,
+/// Adds parameters that lie so and are computed with in this dtype.
+void add_state(const Run& run, const model::ParameterTable& table, const model::Placement& place, DType compute, model::MemoryEstimate& estimate,
                parallel::TransientMemory& transient) {
   model::MemoryRequest request = run.request;
+  request.compute_dtype = compute;
   request.sharding = sharding(place);
   const model::MemoryEstimate state = model::estimate_state(table.num_elements(), request);
   estimate.weights += state.weights;
   estimate.gradients += state.gradients;
   estimate.optimizer += state.optimizer;
   if (run.saves_in_background) estimate.staging += staging(request, place, table.num_elements());
-  const auto more = parallel::transient_memory(table, run.policy, place, request.compute_dtype, run.num_microbatches);
+  const auto more = parallel::transient_memory(table, run.policy, place, compute, run.num_microbatches);
   transient.gathered_at_loss += more.gathered_at_loss;
   transient.gathered_in_passes += more.gathered_in_passes;
   transient.messages += more.messages;
@@ -71,14 +74,18 @@ void add_state(const Run& run, const model::ParameterTable& table, const model::
 model::MemoryEstimate estimate(const Run& run, const model::ParameterTable& table, const model::ActivationBytes& activations) {
   model::MemoryEstimate estimate;
   parallel::TransientMemory transient;
-  model::ParameterTable shared = table, experts = table;
-  if (run.expert_placement) {
-    std::erase_if(shared.parameters, [](const model::ParameterSpec& parameter) { return parameter.role == model::Role::Experts; });
-    std::erase_if(experts.parameters, [](const model::ParameterSpec& parameter) { return parameter.role != model::Role::Experts; });
-    experts.tied_head = false;
-    add_state(run, experts, *run.expert_placement, estimate, transient);
-  }
-  add_state(run, shared, run.placement, estimate, transient);
+  model::ParameterTable rest = table;
+  const auto add_apart = [&](const auto& belongs, const model::Placement& place, DType compute) {
+    model::ParameterTable apart = rest;
+    apart.tied_head = false;
+    std::erase_if(apart.parameters, std::not_fn(belongs));
+    std::erase_if(rest.parameters, belongs);
+    add_state(run, apart, place, compute, estimate, transient);
+  };
+  const auto is_of_experts = [](const model::ParameterSpec& parameter) { return parameter.role == model::Role::Experts; };
+  if (run.expert_placement) add_apart(is_of_experts, *run.expert_placement, run.request.compute_dtype);
+  if (run.full_precision) add_apart(run.full_precision, run.placement, DType::F32);
+  add_state(run, rest, run.placement, run.request.compute_dtype, estimate, transient);
   // What is gathered and what is computed do not peak together: the fuller of the two moments.
   const bool at_loss = activations.loss + transient.gathered_at_loss > activations.blocks + transient.gathered_in_passes;
   estimate.gathered = at_loss ? transient.gathered_at_loss : transient.gathered_in_passes;
@@ -117,11 +124,12 @@ model::ActivationBytes activations_of(const Run& run, const parallel::PipelinePl
 std::vector<model::MemoryEstimate> memory_plan(const config::Recipe& recipe, const model::ModelSpec& whole, DType compute,
                                                const mesh::MeshSizes& mesh, std::int64_t num_rows, std::int64_t length,
                                                const std::optional<parallel::PipelinePlan>& pipeline) {
-  Run run{.spec = share_of(recipe, whole, mesh.tp), .request = {}, .policy = {}, .placement = {}, .expert_placement = {}};
+  Run run{.spec = share_of(recipe, whole, mesh.tp), .request = {}, .policy = {}, .placement = {}, .expert_placement = {}, .full_precision = {}};
   run.num_microbatches = num_microbatches(recipe, mesh.dp());
   run.policy = parallel::data_parallel_policy(recipe.distributed, compute, run.num_microbatches);
   run.placement = parallel::placement(run.policy, mesh::MeshContext(mesh, 0));
   run.expert_placement = parallel::expert_placement(run.policy, mesh::MeshContext(mesh, 0));
+  run.full_precision = parallel::full_precision(recipe.distributed, compute);
   run.saves_in_background = recipe.checkpoint.enabled && recipe.checkpoint.is_async;
   run.request = {.compute_dtype = compute,
                  .num_rows = num_rows,

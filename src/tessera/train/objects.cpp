@@ -18,6 +18,7 @@
 #include "tessera/formats/huggingface.h"
 #include "tessera/model/config.h"
 #include "tessera/model/config_position.h"
+#include "tessera/parallel/data/policy.h"
 #include "tessera/train/examine.h"
 
 namespace tessera::train {
@@ -242,9 +243,9 @@ optim::AdamOptions adam_options(const config::Optimizer& optimizer) {
 
 /// The files of a model that was not loaded from a directory: its config.json, and the tokenizer's files when the recipe names one.
 checkpoint::ModelFiles make_model_files(const config::Recipe& recipe, const ModelPlan& plan, const config::Environment& environment) {
-  if (plan.pretrained) return checkpoint::model_files(*plan.directory, plan.dtype);
+  if (plan.pretrained) return checkpoint::model_files(*plan.directory, plan.saved_dtype);
   Json config = plan.config;
-  config["torch_dtype"] = std::string(torch_name(plan.dtype));
+  config["torch_dtype"] = std::string(torch_name(plan.saved_dtype));
   checkpoint::ModelFiles files{config.dump(2) + "\n", {}};
   const std::optional<config::Tokenizer>& named = recipe.dataset->tokenizer ? recipe.dataset->tokenizer : recipe.tokenizer;
   std::optional<fs::path> tokenizer = plan.directory;
@@ -267,6 +268,12 @@ model::ActivationCheckpointing to_model(config::ActivationCheckpointing value) {
   TESSERA_ASSERT(false, "no such mode");
 }
 
+/// The dtype that a recipe's sharding strategy has its model compute in, whatever the model's own.
+std::optional<DType> param_dtype(const config::Distributed& distributed) {
+  const std::optional<config::MixedPrecisionPolicy> policy = parallel::fsdp2_options(distributed).mp_policy;
+  return distributed.strategy == config::Strategy::Fsdp2 && policy ? policy->param_dtype : std::nullopt;
+}
+
 ModelPlan plan_model(const config::LoadedRecipe& loaded, const config::Environment& environment) {
   const config::Recipe& recipe = loaded.recipe;
   ModelPlan plan;
@@ -286,7 +293,9 @@ ModelPlan plan_model(const config::LoadedRecipe& loaded, const config::Environme
   plan.spec =
       model::model_spec_from_json(plan.config, where, [&](const std::string& key) { return where_in_recipe(loaded, key).value_or(locate(key)); });
   if (recipe.loss_fn.logit_softcapping > 0.0) plan.spec.final_soft_cap = recipe.loss_fn.logit_softcapping;
-  plan.dtype = recipe.model.torch_dtype.value_or(model::default_compute_dtype(plan.spec));
+  plan.saved_dtype = recipe.model.torch_dtype.value_or(model::default_compute_dtype(plan.spec));
+  plan.dtype = param_dtype(recipe.distributed).value_or(plan.saved_dtype);
+  if (plan.dtype == DType::F32) plan.saved_dtype = DType::F32;
   return plan;
 }
 

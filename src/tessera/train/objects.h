@@ -23,6 +23,7 @@ struct ModelPlan {
   Json config;                                     ///< config.json with the recipe's overrides
   std::optional<std::filesystem::path> directory;  ///< where weights and tokenizer come from, when that is a directory
   DType dtype = DType::F32;                        ///< compute dtype
+  DType saved_dtype = DType::F32;                  ///< of the weights in checkpoints; fp32 ones may be of masters
   bool pretrained = true;
 };
 /// UserError with everything wrong about it.

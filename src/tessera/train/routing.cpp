@@ -118,6 +118,7 @@ void update_correction_biases(model::ParameterStore& store, std::span<const mode
     const auto [weights, kept] = kept_weights(store, buffer);
     for (const model::FlatRange& range : buffer.ranges) {
       const model::ParameterSpec& parameter = store.table().parameters[range.parameter];
+      if (!parameter.buffer) continue;
       TESSERA_ASSERT(parameter.role == model::Role::Router, "the only buffers are correction biases");
       const model::Extent part = model::intersection({range.begin, range.begin + range.size}, kept);
       if (part.size() == 0) continue;

@@ -16,19 +16,17 @@
 #include "tessera/core/interrupt.h"
 #include "tessera/core/logging.h"
 #include "tessera/core/memory.h"
-#include "tessera/core/terminal.h"
 #include "tessera/core/text.h"
 #include "tessera/core/version.h"
 #include "tessera/formats/tensor_source.h"
 #include "tessera/model/load.h"
 #include "tessera/model/summary.h"
 #include "tessera/train/layout.h"
-#include "tessera/train/metrics.h"
 #include "tessera/train/objects.h"
 #include "tessera/train/peak.h"
+#include "tessera/train/reporter.h"
 #include "tessera/train/routing_metrics.h"
 #include "tessera/train/step.h"
-#include "tessera/train/tensorboard.h"
 #include "tessera/train/trace.h"
 #include "tessera/train/validation.h"
 
@@ -38,65 +36,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-/// Where the run's metrics go: the terminal, JSON lines, TensorBoard.
-class Reporter {
- public:
-  /// `speaks`: false on all ranks but one.
-  Reporter(const config::Recipe& recipe, bool speaks, std::int64_t first_step, std::int64_t total_steps)
-      : speaks_(speaks), tensorboard_every_(recipe.step_scheduler.log_remote_every_steps) {
-    if (!speaks_) return;
-    bar_.emplace("training", static_cast<std::uint64_t>(total_steps));
-    const std::string directory = !recipe.logging.directory.empty() ? recipe.logging.directory
-                                  : recipe.checkpoint.enabled       ? recipe.checkpoint.checkpoint_dir
-                                                                    : std::string();
-    if (directory.empty()) return;
-    std::error_code error;
-    std::filesystem::create_directories(directory, error);
-    if (error) throw UserError({directory, "cannot create the directory for log files: " + error.message(), "", "choose another logging.directory"});
-    training_.emplace(std::filesystem::path(directory) / "training.jsonl", first_step);
-    validation_.emplace(std::filesystem::path(directory) / "validation.jsonl", first_step);
-    if (recipe.logging.tensorboard) tensorboard_.emplace(std::filesystem::path(directory) / "tensorboard");
-  }
-
-  void step(const StepMetrics& metrics) {
-    if (!speaks_) return;
-    say(log_line(metrics));
-    if (training_) training_->write(to_json(metrics));
-    if (tensorboard_ && metrics.step % tensorboard_every_ == 0) {
-      std::map<std::string, double> scalars = {{"loss", metrics.loss},
-                                               {"grad_norm", metrics.gradient_norm},
-                                               {"lr", metrics.learning_rate},
-                                               {"mem", metrics.memory_gib},
-                                               {"tps", metrics.tokens_per_second}};
-      scalars.insert(metrics.routing.begin(), metrics.routing.end());
-      tensorboard_->write(metrics.step, scalars);
-    }
-    bar_->update(static_cast<std::uint64_t>(metrics.step), fmt::format("loss {:.4f}", metrics.loss));
-  }
-
-  void validation(const std::string& name, const StepMetrics& at, const ValidationResult& result) {
-    say(fmt::format("validation {} | step {} | epoch {} | loss {:.4f} | num_label_tokens {}", name, at.step, at.epoch, result.loss,
-                    result.num_label_tokens));
-    if (validation_)
-      validation_->write(
-          {{"step", at.step}, {"epoch", at.epoch}, {"name", name}, {"val_loss", result.loss}, {"num_label_tokens", result.num_label_tokens}});
-    if (tensorboard_) tensorboard_->write(at.step, {{"val_loss/" + name, result.loss}});
-  }
-
-  void say(const std::string& text) {
-    if (!speaks_) return;
-    bar_->clear();
-    log::line(std::string_view(text));
-  }
-
- private:
-  bool speaks_;
-  std::optional<ProgressBar> bar_;
-  std::int64_t tensorboard_every_;
-  std::optional<JsonLines> training_, validation_;
-  std::optional<TensorBoardWriter> tensorboard_;
-};
 
 /// One run from its first step to its last.
 class Run {
@@ -311,22 +250,22 @@ class Run {
   void save(bool last, Reporter& reporter) {
     if (!directory_) return;
     const config::SaveConsolidated when = recipe_.checkpoint.save_consolidated;
-    const checkpoint::SaveRequest request{
-        .store = objects_.model.model.store.get(),
-        .optimizer = objects_.optimizer.get(),
-        .signature = objects_.signature,
-        .model_files = objects_.model_files,
-        .state = {.epoch = metrics_.epoch,
-                  .step = metrics_.step,
-                  .loader = data::loader_state(*objects_.loader),
-                  .scheduler = optim::to_json(objects_.schedule),
-                  .rng = {{"seed", recipe_.seed}, {"step", metrics_.step}},
-                  .losses = losses_,
-                  .validation_metric = validation_metric_},
-        .config_yaml = config::print_yaml(loaded_.tree),
-        .versions = {{"tessera", version()}, {"torch", TORCH_VERSION}},
-        .layout = layout_json(objects_.setup.mesh->sizes()),
-        .consolidate = when == config::SaveConsolidated::Every || (when == config::SaveConsolidated::Final && last)};
+    const checkpoint::SaveRequest request{.store = objects_.model.model.store.get(),
+                                          .optimizer = objects_.optimizer.get(),
+                                          .signature = objects_.signature,
+                                          .model_files = objects_.model_files,
+                                          .state = {.epoch = metrics_.epoch,
+                                                    .step = metrics_.step,
+                                                    .loader = data::loader_state(*objects_.loader),
+                                                    .scheduler = optim::to_json(objects_.schedule),
+                                                    .rng = {{"seed", recipe_.seed}, {"step", metrics_.step}},
+                                                    .losses = losses_,
+                                                    .validation_metric = validation_metric_},
+                                          .config_yaml = config::print_yaml(loaded_.tree),
+                                          .versions = {{"tessera", version()}, {"torch", TORCH_VERSION}},
+                                          .layout = layout_json(objects_.setup.mesh->sizes()),
+                                          .consolidate = when == config::SaveConsolidated::Every || (when == config::SaveConsolidated::Final && last),
+                                          .saves_masters = objects_.plan.saved_dtype != objects_.plan.dtype};
     validation_metric_.reset();
     if (recipe_.checkpoint.is_async) {
       finish_save(reporter);  // of the one before

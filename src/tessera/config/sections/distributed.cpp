@@ -43,9 +43,16 @@ Key<D> activation_checkpointing() {
 
 Keys<MixedPrecisionPolicy> policy_keys() {
   using P = MixedPrecisionPolicy;
-  return {field("param_dtype", &P::param_dtype), field("reduce_dtype", &P::reduce_dtype), target_key<P>(),
+  return {{"param_dtype",
+           [](const Scope& scope, const Node& node, P& policy) {
+             DType dtype{};
+             if (!is_null(node) && read_compute_dtype(scope, node, dtype)) policy.param_dtype = dtype;
+           }},
+          field("reduce_dtype", &P::reduce_dtype),
+          target_key<P>(),
           // Logits and the loss are fp32 and inputs are token numbers, whatever these say.
-          accepted<P>("output_dtype", Type::Any), accepted<P>("cast_forward_inputs", Type::Bool)};
+          accepted<P>("output_dtype", Type::Any),
+          accepted<P>("cast_forward_inputs", Type::Bool)};
 }
 
 template <class Section>

@@ -16,7 +16,7 @@ enum class CpAttention : std::uint8_t { Ring, AllGather, AllToAll };
 
 /// Absent dtypes: the model's.
 struct MixedPrecisionPolicy {
-  std::optional<DType> param_dtype;
+  std::optional<DType> param_dtype;   ///< that the model computes in; it is saved in model.torch_dtype (fp32 when it computes in that)
   std::optional<DType> reduce_dtype;  ///< on the wire; sums are fp32
 };
 

@@ -97,11 +97,7 @@ Key<S> torch_dtype(std::string name) {
   return {std::move(name), [](const Scope& scope, const Node& node, S& model) {
             if (is_null(node) || (node.is_scalar() && node.text == "auto")) return;
             DType dtype{};
-            if (!read_value(scope, node, dtype)) return;
-            if (dtype != DType::F32 && dtype != DType::BF16) {
-              return scope.unsupported(node, shown(scope, node), Support::NotSupported, "models train in float32 or bfloat16", "use bfloat16");
-            }
-            model.torch_dtype = dtype;
+            if (read_compute_dtype(scope, node, dtype)) model.torch_dtype = dtype;
           }};
 }
 

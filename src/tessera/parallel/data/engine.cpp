@@ -201,6 +201,8 @@ void DataParallelEngine::reduce(std::size_t number) {
   while (reductions_.size() > most) finish_oldest_reduction();
 }
 
+std::optional<at::ScalarType> DataParallelEngine::wire(const model::FlatBuffer& buffer) const { return buffer.exact ? std::nullopt : policy_.wire; }
+
 void DataParallelEngine::start_reduction(std::size_t number) {
   model::FlatBuffer& buffer = store_.buffers()[number];
   State& state = states_[number];
@@ -208,7 +210,7 @@ void DataParallelEngine::start_reduction(std::size_t number) {
   if (state.reduced) reduction.increment = at::empty_like(buffer.gradient_shard);
   state.reduced = true;
   reduction.work = groups(buffer).shards->reduce_scatter(reduction.whole, state.counts,
-                                                         reduction.increment.defined() ? reduction.increment : buffer.gradient_shard, policy_.wire);
+                                                         reduction.increment.defined() ? reduction.increment : buffer.gradient_shard, wire(buffer));
   if (!store_.placement(buffer).whole_gradients) store_.release_gradient(buffer);
   reductions_.push_back(std::move(reduction));
 }
@@ -219,7 +221,7 @@ void DataParallelEngine::start_replica_reduction(std::size_t number) {
   if (replicas.size() == 1) return;
   const at::Tensor& gradient = buffer.gradient_shard;
   reductions_.push_back({.buffer = number,
-                         .work = replicas.all_reduce(gradient, comm::ReduceOperation::Sum, policy_.wire),
+                         .work = replicas.all_reduce(gradient, comm::ReduceOperation::Sum, wire(buffer)),
                          .whole = gradient,
                          .increment = {},
                          .last = false});

@@ -2,6 +2,7 @@
 
 #include <deque>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "tessera/comm/communicator.h"
@@ -104,6 +105,7 @@ class DataParallelEngine final : public model::UnitHooks {
   void release_weights(std::int64_t unit);
   void keep_gradients(std::int64_t unit);
   void reduce(std::size_t number);
+  std::optional<at::ScalarType> wire(const model::FlatBuffer& buffer) const;
   void start_reduction(std::size_t number);
   void start_replica_reduction(std::size_t number);
   void finish_oldest_reduction();

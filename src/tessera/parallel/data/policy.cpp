@@ -15,21 +15,8 @@ std::optional<at::ScalarType> wire_of(std::optional<DType> asked, DType compute)
   return model::scalar_type(wire);
 }
 
-/// With experts over ep, `distributed.moe` decides for every unit, and weights stay gathered unless the recipe says otherwise.
-config::Fsdp2Options options_of(const config::Distributed& distributed) {
-  config::Fsdp2Options options = distributed.fsdp2;
-  if (distributed.sizes.ep_size == 1) return options;
-  if (!distributed.moe) {
-    options.reshard_after_forward = options.reshard_after_forward.value_or(false);
-    return options;
-  }
-  options.reshard_after_forward = distributed.moe->reshard_after_forward;
-  if (distributed.moe->mp_policy) options.mp_policy = distributed.moe->mp_policy;
-  return options;
-}
-
 DataParallelPolicy fsdp2_policy(const config::Distributed& distributed, DType compute, std::int64_t num_microbatches) {
-  const config::Fsdp2Options options = options_of(distributed);
+  const config::Fsdp2Options options = fsdp2_options(distributed);
   const bool replicated = distributed.sizes.dp_replicate_size > 1, pipeline = distributed.sizes.pp_size > 1;
   const std::optional<DType> reduce = options.mp_policy ? options.mp_policy->reduce_dtype : std::nullopt;
   const bool prefetch = options.enable_fsdp2_prefetch;
@@ -69,6 +56,18 @@ model::Placement placed(const DataParallelPolicy& policy, const ShardAxes& axes,
 
 }  // namespace
 
+config::Fsdp2Options fsdp2_options(const config::Distributed& distributed) {
+  config::Fsdp2Options options = distributed.fsdp2;
+  if (distributed.sizes.ep_size == 1) return options;
+  if (!distributed.moe) {
+    options.reshard_after_forward = options.reshard_after_forward.value_or(false);
+    return options;
+  }
+  options.reshard_after_forward = distributed.moe->reshard_after_forward;
+  if (distributed.moe->mp_policy) options.mp_policy = distributed.moe->mp_policy;
+  return options;
+}
+
 DataParallelPolicy data_parallel_policy(const config::Distributed& distributed, DType compute, std::int64_t num_microbatches) {
   switch (distributed.strategy) {
     case config::Strategy::Ddp:
@@ -96,6 +95,12 @@ model::Placement placement(const DataParallelPolicy& policy, const mesh::MeshCon
 std::optional<model::Placement> expert_placement(const DataParallelPolicy& policy, const mesh::MeshContext& mesh) {
   if (mesh.size(mesh::Axis::Expert) == 1) return std::nullopt;
   return placed(policy, expert_shard_axes(policy), mesh);
+}
+
+std::function<bool(const model::ParameterSpec&)> full_precision(const config::Distributed& distributed, DType compute) {
+  const bool asked = distributed.sizes.ep_size > 1 && distributed.moe && distributed.moe->lm_head_precision == DType::F32;
+  if (!asked || compute != DType::BF16) return {};
+  return [](const model::ParameterSpec& parameter) { return parameter.role == model::Role::Head; };
 }
 
 std::string describe(const DataParallelPolicy& policy, const model::Placement& placement) {

@@ -3,6 +3,7 @@
 #include <ATen/core/ScalarType.h>
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -40,6 +41,9 @@ struct DataParallelPolicy {
   std::optional<at::ScalarType> wire = {};  ///< dtype gradients travel in; absent: fp32
 };
 
+/// distributed.fsdp2's options; with experts over ep, what distributed.moe says of all units comes first, and weights stay gathered by default.
+config::Fsdp2Options fsdp2_options(const config::Distributed& distributed);
+
 /// The policy of a recipe's strategy. `compute` is the dtype of compute weights; `num_microbatches` of one optimizer step at a rank.
 DataParallelPolicy data_parallel_policy(const config::Distributed& distributed, DType compute, std::int64_t num_microbatches);
 
@@ -56,6 +60,9 @@ ShardAxes expert_shard_axes(const DataParallelPolicy& policy);
 model::Placement placement(const DataParallelPolicy& policy, const mesh::MeshContext& mesh);
 /// The same of stacked experts; absent while all ranks have all experts, which then lie like the rest.
 std::optional<model::Placement> expert_placement(const DataParallelPolicy& policy, const mesh::MeshContext& mesh);
+
+/// Which parameters of a model that computes in `compute` stay in fp32: the head, where distributed.moe.lm_head_precision says so. Empty: none.
+std::function<bool(const model::ParameterSpec&)> full_precision(const config::Distributed& distributed, DType compute);
 
 /// "optimizer state and gradients sharded over 4 ranks, replicated over 2; reduced in bf16".
 std::string describe(const DataParallelPolicy& policy, const model::Placement& placement);
