@@ -104,6 +104,21 @@ TEST_F(Check, EveryMistakeIsReportedAtOnce) {
                                   HasSubstr("global_batch_size: 24 is not a multiple of local_batch_size · data-parallel ranks (2 · 5)")));
 }
 
+/// A model that does not divide is reported, not laid out.
+TEST_F(Check, ExpertsThatDoNotDivide) {
+  const std::vector<std::string> arguments{"--nproc-per-node=3", "--step_scheduler.global_batch_size=6", "--distributed.ep_size=3", "--plans",
+                                           "--model.config={model_type: qwen3_moe, vocab_size: 80, hidden_size: 32, intermediate_size: 48, "
+                                           "moe_intermediate_size: 24, num_hidden_layers: 2, num_attention_heads: 8, num_key_value_heads: 4, "
+                                           "head_dim: 4, num_experts: 8, num_experts_per_tok: 2}"};
+  const auto result = check(arguments);
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.error, HasSubstr("distributed.ep_size: 3 does not divide the number of experts (8)"));
+  std::vector<std::string> for_programs = arguments;
+  for_programs.back() = "--json";
+  for_programs.push_back(arguments.back());
+  EXPECT_THAT(check(for_programs).output, HasSubstr("does not divide the number of experts"));
+}
+
 TEST_F(Check, MistakesOfReadingComeWithThoseAboutRanks) {
   const auto result = check({"--nproc-per-node", "5", "--distributed.dp_siez=5"});
   EXPECT_EQ(result.status, 2);

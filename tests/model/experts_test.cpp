@@ -67,6 +67,14 @@ void write_upcycled(const fs::path& directory) {
   write_floats(directory, tensors);
 }
 
+/// Whose every layer is dense, whatever it says of experts.
+TEST(Experts, AModelWithoutALayerOfThemHasNone) {
+  Json config = config_of("qwen2_moe");
+  EXPECT_TRUE(model_spec_from_json(config, "a test").experts);
+  config["decoder_sparse_step"] = 100;
+  EXPECT_FALSE(model_spec_from_json(config, "a test").experts);
+}
+
 TEST(Upcycling, EqualExpertsComputeWhatTheDenseModelDoes) {
   const TemporaryDirectory directory;
   write_upcycled(directory.path());

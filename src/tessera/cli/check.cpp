@@ -43,9 +43,8 @@ Report examine(const config::LoadedRecipe& loaded, std::int64_t num_ranks) {
   report.rows = train::microbatch_rows(recipe.distributed, recipe.step_scheduler.local_batch_size);
   const std::optional<std::int64_t> length = recipe.dataset ? recipe.dataset->seq_length : std::nullopt;
   report.length = length.value_or(std::min<std::int64_t>(plan.spec.max_position_embeddings, 1024));
-  const mesh::MeshSizes one_rank;
-  report.memory = train::memory_plan(recipe, plan.spec, plan.dtype, report.examination.mesh.value_or(one_rank), report.rows, report.length,
-                                     report.examination.pipeline);
+  const std::optional<mesh::MeshSizes>& mesh = report.examination.mesh;
+  if (mesh) report.memory = train::memory_plan(recipe, plan.spec, plan.dtype, *mesh, report.rows, report.length, report.examination.pipeline);
   return report;
 }
 
@@ -179,7 +178,7 @@ OrderedJson to_json(const Report& report) {
   json["parameters"] = model::parameter_table(report.examination.plan->spec).num_elements();
   json["flops_per_token"] = model::flops_per_token(report.examination.plan->spec, report.length);
   // Of the rank that needs most; in a pipeline, of each too.
-  json["memory"] = to_json(*std::ranges::max_element(report.memory, {}, &model::MemoryEstimate::total));
+  if (!report.memory.empty()) json["memory"] = to_json(*std::ranges::max_element(report.memory, {}, &model::MemoryEstimate::total));
   if (report.memory.size() > 1)
     for (const model::MemoryEstimate& rank : report.memory) json["memory_of_pp_ranks"].push_back(to_json(rank));
   return json;

@@ -12,6 +12,7 @@
 #include "tessera/comm/initialize.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
+#include "tessera/model/config.h"
 #include "tessera/train/objects.h"
 
 namespace tessera::cli {
@@ -77,6 +78,8 @@ int verify(const Options& options) {
   } else {
     print_table(verification, options.all);
     fmt::print("{}: {}\n", options.directory.string(), verification.passed() ? "passed" : "FAILED");
+    if (!verification.passed() && request.dtype != DType::F64 && model::read_model_spec(options.directory).experts)
+      fmt::print("Rounding may send a token to another expert, and all errors after that are large: --dtype float64 tells this from a mistake.\n");
   }
   return verification.passed() ? 0 : 1;
 }

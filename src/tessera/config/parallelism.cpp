@@ -153,7 +153,7 @@ void validate_parallelism(const Distributed& distributed, std::int64_t world_siz
 }
 
 void validate_model_split(const Distributed& distributed, const ModelSizes& model, const Locate& locate, ProblemList& problems) {
-  const std::int64_t tp = distributed.sizes.tp_size, cp = distributed.sizes.cp_size;
+  const std::int64_t tp = distributed.sizes.tp_size, cp = distributed.sizes.cp_size, tp_of_heads = model.heads_are_cut ? tp : 1;
   const std::int64_t heads = model.num_attention_heads, key_value_heads = model.num_key_value_heads;
   const auto shares = [](std::int64_t of, std::int64_t ranks) { return of % ranks == 0 || ranks % of == 0; };
   const auto fits = [&](std::int64_t ranks) { return heads % ranks == 0 && shares(key_value_heads, ranks) && model.intermediate_size % ranks == 0; };
@@ -161,14 +161,14 @@ void validate_model_split(const Distributed& distributed, const ModelSizes& mode
     problems.add({locate ? locate("distributed." + key) : "", "distributed." + key + ": " + what, std::move(rule), std::move(fix)});
   };
   const std::string fix = "use " + choices(heads, fits);
-  if (heads % tp != 0) {
+  if (heads % tp_of_heads != 0) {
     add("tp_size", text(tp) + " does not divide num_attention_heads (" + text(heads) + ")", "every tensor-parallel rank holds whole attention heads",
         fix);
-  } else if (!shares(key_value_heads, tp)) {
+  } else if (!shares(key_value_heads, tp_of_heads)) {
     add("tp_size", text(tp) + " does not divide num_key_value_heads (" + text(key_value_heads) + "), nor is it a multiple of them",
         "every tensor-parallel rank holds whole key/value heads, or shares one with an equal number of ranks", fix);
   } else if (distributed.cp_attention == CpAttention::AllToAll && cp > 1) {
-    const std::int64_t own = heads / tp, own_keys = std::max<std::int64_t>(1, key_value_heads / tp);
+    const std::int64_t own = heads / tp_of_heads, own_keys = std::max<std::int64_t>(1, key_value_heads / tp_of_heads);
     if (own % cp != 0 || !shares(own_keys, cp))
       add("cp_attention", "all_to_all does not go with cp_size " + text(cp),
           "its ranks exchange tokens for whole heads, of which a rank has " + text(own) + " for queries and " + text(own_keys) +

@@ -120,7 +120,9 @@ Examination examine(const config::LoadedRecipe& recipe, const config::Environmen
     result.plan = plan_model(recipe, environment);
     if (about_ranks.empty() && dp_size) result.pipeline = examine_pipeline(recipe, *result.plan, *dp_size, about_ranks);
     if (result.pipeline) refuse_pipeline_options(recipe, result.plan->dtype, result.problems);
+    const std::size_t before = about_ranks.problems().size();
     parallel::plan_split(recipe.recipe.distributed, result.plan->spec, config::locate_in(recipe.tree), about_ranks);
+    if (about_ranks.problems().size() > before) result.mesh.reset();  // the model does not divide among these ranks
     refuse_expert_options(recipe, result.plan->spec, result.problems);
     if (world_size > 1) refuse_other_dtypes(recipe, *result.plan, result.problems);
     check_weights_on_disk(*result.plan);

@@ -102,6 +102,7 @@ Keys<D> common_keys() {
       axis("cp_size", &ParallelismSizes::cp_size),
       axis("ep_size", &ParallelismSizes::ep_size),
       field("sequence_parallel", &D::sequence_parallel),
+      field("tp_plan", &D::tp_plan),
       activation_checkpointing(),
       field("offload_activations", &D::offload_activations),
       choice("cp_attention", &D::cp_attention,
@@ -145,7 +146,6 @@ Keys<D> fsdp2_keys() {
   const auto own = [](Key<F> key) { return in(&D::fsdp2, std::move(key)); };
   return {
       field("enable_async_tensor_parallel", &D::enable_async_tensor_parallel),
-      field("tp_plan", &D::tp_plan),
       own(mp_policy(&F::mp_policy)),
       offload_policy(),
       own(field("autocast_dtype", &F::autocast_dtype)),
@@ -225,6 +225,8 @@ bool read_strategy(const Scope& scope, const Node& node, D& section) {
 void note_sections_without_ranks(const Scope& scope, const D& section) {
   if (section.sizes.pp_size == 1 && section.pipeline) scope.child("pipeline").note("ignored while pp_size is 1");
   if (section.sizes.ep_size == 1 && section.moe) scope.child("moe").note("ignored while ep_size is 1");
+  if (section.sizes.tp_size == 1 && section.sequence_parallel) scope.child("sequence_parallel").note("ignored while tp_size is 1");
+  if (section.sizes.cp_size == 1 && section.cp_attention != CpAttention::Ring) scope.child("cp_attention").note("ignored while cp_size is 1");
   if (section.sizes.ep_size > 1 && section.moe && !section.moe->wrap_outer_model)
     scope.child("moe")
         .child("wrap_outer_model")

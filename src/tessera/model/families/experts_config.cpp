@@ -58,6 +58,7 @@ void read_router_extras(ConfigReader& config) {
 void use_experts(ModelSpec& spec, const ExpertsSpec& experts, const std::function<bool(std::int64_t layer)>& has_experts) {
   spec.experts = experts;
   for (std::size_t layer = 0; layer < spec.layers.size(); ++layer) spec.layers[layer].experts = has_experts(static_cast<std::int64_t>(layer));
+  if (std::ranges::none_of(spec.layers, &LayerSpec::experts)) spec.experts.reset();
 }
 
 void read_sparse_layers(ConfigReader& config, const ExpertsSpec& experts, ModelSpec& spec) {

@@ -25,12 +25,19 @@ constexpr std::array kStyles = {Style{"colwise", Cut::Outputs},
                                 Style{"colwise_rep", Cut::Outputs},
                                 Style{"colwise_gather_output", Cut::Outputs},
                                 Style{"packed_colwise", Cut::Outputs},
+                                Style{"embedding_rowwise", Cut::Inputs},
                                 Style{"rowwise", Cut::Inputs},
                                 Style{"rowwise_rep", Cut::Inputs},
                                 Style{"rowwise_split_input", Cut::Inputs},
                                 Style{"replicate", Cut::None},
                                 Style{"sequence_parallel", Cut::None},
-                                Style{"replicated_with_grad_allreduce", Cut::None}};
+                                Style{"replicated_with_grad_allreduce", Cut::None},
+                                Style{"moe_tp_experts", Cut::None}};
+
+/// Hugging Face's other styles: of other ways to split a layer than those here.
+constexpr std::array<std::string_view, 9> kOtherStyles = {"embedding_colwise",   "packed_rowwise",      "mla_kv_a_proj",
+                                                          "all_reduce",          "moe_identity_expert", "local_params",
+                                                          "ep_dispatch_experts", "grouped_gemm",        "ep_router"};
 
 /// A module of a checkpoint: the name of its tensors without ".weight" and ".bias".
 struct Module {
@@ -52,6 +59,26 @@ std::vector<Module> modules_of(const model::ParameterTable& table) {
   return modules;
 }
 
+/// Modules that Hugging Face's plans of this model name and its checkpoints do not: stacked experts, and the dense feed-forward of a family some of
+/// whose models have experts in every layer.
+std::vector<Module> modules_of_plans_alone(const model::ModelSpec& spec, const model::ParameterTable& table) {
+  std::vector<Module> modules;
+  for (std::size_t layer = 0; layer < spec.layers.size(); ++layer) {
+    if (!spec.layers[layer].experts) continue;
+    const std::string mlp = fmt::format("{}layers.{}.mlp.", table.base_prefix, layer);
+    for (const char* const name : {"experts", "experts.gate_up_proj", "experts.down_proj"}) modules.push_back({mlp + name, Role::Experts});
+    for (const char* const name : {"gate_proj", "up_proj"}) modules.push_back({mlp + name, Role::GateUp});
+    modules.push_back({mlp + "down_proj", Role::Down});
+  }
+  return modules;
+}
+
+/// "model.layers.0.mlp.experts.3.up_proj" -> "model.layers.*.mlp.experts.*.up_proj".
+std::string with_star(const std::string& name) {
+  static const std::regex number("\\.[0-9]+\\.");
+  return std::regex_replace(name, number, ".*.");
+}
+
 /// `*` stands for characters without a dot; the model's prefix may be left out.
 std::regex to_regex(const std::string& pattern, const std::string& prefix) {
   std::string text;
@@ -71,7 +98,10 @@ std::regex to_regex(const std::string& pattern, const std::string& prefix) {
 class Reader {
  public:
   Reader(const model::ModelSpec& spec, std::string where, ProblemList& problems)
-      : table_(model::parameter_table(spec)), modules_(modules_of(table_)), where_(std::move(where)), problems_(problems) {}
+      : table_(model::parameter_table(spec)), modules_(modules_of(table_)), where_(std::move(where)), problems_(problems) {
+    for (Module& module : modules_of_plans_alone(spec, table_))
+      if (std::ranges::find(modules_, module.name, &Module::name) == modules_.end()) modules_.push_back(std::move(module));
+  }
 
   TensorPlan read(const std::map<std::string, std::string>& tp_plan, bool sequence_parallel) {
     for (const auto& [pattern, style] : tp_plan) apply(pattern, style, sequence_parallel);
@@ -92,30 +122,47 @@ class Reader {
 
   void apply(const std::string& pattern, const std::string& style, bool sequence_parallel) {
     const auto known = std::ranges::find(kStyles, style, &Style::name);
-    if (known == kStyles.end()) {
-      std::vector<std::string_view> names;
-      for (const Style& each : kStyles) names.push_back(each.name);
-      add(fmt::format("\"{}\" is an unknown style", style), fmt::format("use {}", fmt::join(names, ", ")));
-      return;
-    }
+    if (known == kStyles.end()) return refuse_style(style);
     if (style == "sequence_parallel" && !sequence_parallel)
       add("the style sequence_parallel does not go with sequence_parallel: false", "set distributed.sequence_parallel: true");
     const std::regex regex = to_regex(pattern, table_.base_prefix);
     bool matched = false;
+    const Module* never_cut = nullptr;
     for (Module& module : modules_) {
       if (!std::regex_match(module.name, regex)) continue;
-      if (known->cut != Cut::None && !can_be_cut(module.role))
-        add(fmt::format("\"{}\": {} is never cut", pattern, module.name), "leave it out, or give it replicate",
-            "ranks of tp have all experts, routers, norms and latent projections, and split their tokens");
-      module.cut = known->cut;
       matched = true;
+      if (known->cut != Cut::None && !can_be_cut(module.role) && !is_of_experts(module.role)) never_cut = &module;
+      module.cut = is_of_experts(module.role) ? Cut::None : known->cut;
     }
+    if (never_cut != nullptr)
+      add(fmt::format("\"{}\": {} is never cut", pattern, with_star(never_cut->name)), "leave it out, or give it replicate",
+          "ranks of tp have all routers, norms and latent projections whole");
     if (!matched)
-      add(fmt::format("\"{}\" matches no module", pattern), fmt::format("a module is called like {}", modules_[modules_.size() / 2].name),
-          "a pattern that matches nothing would change nothing");
+      add(fmt::format("\"{}\" matches no module", pattern), nearest_module(pattern), "a pattern that matches nothing would change nothing");
+  }
+
+  void refuse_style(const std::string& style) {
+    std::vector<std::string> names;
+    for (const Style& each : kStyles) names.emplace_back(each.name);
+    const bool elsewhere = std::ranges::find(kOtherStyles, style) != kOtherStyles.end();
+    const std::string meant = elsewhere ? "" : did_you_mean(style, names);
+    add(fmt::format(elsewhere ? "the style \"{}\" is not supported" : "\"{}\" is an unknown style", style),
+        meant.empty() ? fmt::format("use {}", fmt::join(names, ", ")) : meant);
+  }
+
+  std::string nearest_module(const std::string& pattern) const {
+    std::set<std::string> names;
+    for (const Module& module : modules_) {
+      const std::string name = with_star(module.name);
+      names.insert(pattern.starts_with(table_.base_prefix) || !name.starts_with(table_.base_prefix) ? name : name.substr(table_.base_prefix.size()));
+    }
+    const std::string meant = did_you_mean(pattern, std::vector<std::string>(names.begin(), names.end()));
+    return meant.empty() ? fmt::format("a module is called like {}", with_star(modules_[modules_.size() / 2].name)) : meant;
   }
 
   static bool can_be_cut(Role role) { return TensorPlan().splits(role) && role != Role::LatentDown && role != Role::Sinks; }
+  /// Whole on every rank, which has a share of their tokens, whatever the style: the numbers are the same.
+  static bool is_of_experts(Role role) { return role == Role::Experts || role == Role::SharedExpert; }
 
   /// Whether all modules of these roles are cut as said; all or none must be.
   bool cut_together(const std::set<Role>& by_outputs, const std::set<Role>& by_inputs, const std::string& names) {
@@ -141,12 +188,6 @@ class Reader {
   std::string where_;
   ProblemList& problems_;
 };
-
-/// "model.layers.0.mlp.experts.3.up_proj" -> "model.layers.*.mlp.experts.*.up_proj".
-std::string with_star(const std::string& name) {
-  static const std::regex number("\\.[0-9]+\\.");
-  return std::regex_replace(name, number, ".*.");
-}
 
 std::string split_of(const Module& module, const model::ModelSpec& spec, std::int64_t size) {
   switch (module.role) {
@@ -205,14 +246,17 @@ TensorPlan tensor_plan(const std::map<std::string, std::string>& tp_plan, const 
 }
 
 TensorPlan plan_split(const config::Distributed& distributed, const model::ModelSpec& spec, const config::Locate& locate, ProblemList& problems) {
+  const TensorPlan plan =
+      tensor_plan(distributed.tp_plan, spec, distributed.sequence_parallel, locate ? locate("distributed.tp_plan") : "", problems);
   const bool dense = std::ranges::any_of(spec.layers, [](const model::LayerSpec& layer) { return !layer.experts; });
   config::validate_model_split(distributed,
                                {.num_attention_heads = spec.num_attention_heads,
                                 .num_key_value_heads = spec.num_key_value_heads,
-                                .intermediate_size = dense ? spec.intermediate_size : 0,
+                                .heads_are_cut = plan.attention,
+                                .intermediate_size = dense && plan.feed_forward ? spec.intermediate_size : 0,
                                 .num_experts = spec.experts ? spec.experts->num_experts : 0},
                                locate, problems);
-  return tensor_plan(distributed.tp_plan, spec, distributed.sequence_parallel, locate ? locate("distributed.tp_plan") : "", problems);
+  return plan;
 }
 
 std::vector<std::string> describe(const TensorPlan& plan, const model::ModelSpec& spec, std::int64_t size, bool sequence_parallel) {
