@@ -160,7 +160,7 @@ model::ModelSpec small_spec_of_experts() {
 }
 
 /// This rank's estimate against its state and its peak, for ranks that differ in what they have of a model.
-void expect_plan_of_split(const std::string& name, config::Distributed strategy) {
+void expect_plan_of_split(const std::string& name, config::Distributed strategy, DType dtype = DType::F32) {
   const std::int64_t ranks = tessera::test::backend().world_size();
   const model::ModelSpec spec = small_spec_of_experts();
   const std::int64_t pp = strategy.sizes.pp_size, num_microbatches = pp > 1 ? 2 * pp : 1;
@@ -172,10 +172,10 @@ void expect_plan_of_split(const std::string& name, config::Distributed strategy)
   recipe.distributed = strategy;
   recipe.step_scheduler.local_batch_size = num_microbatches;
   recipe.step_scheduler.global_batch_size = mesh.dp() * num_microbatches;
-  const std::vector<model::MemoryEstimate> plans = memory_plan(recipe, spec, DType::F32, mesh, 1, 16, pipeline);
+  const std::vector<model::MemoryEstimate> plans = memory_plan(recipe, spec, dtype, mesh, 1, 16, pipeline);
   const mesh::MeshContext place(mesh, tessera::test::backend().rank());
   const model::MemoryEstimate& plan = plans[static_cast<std::size_t>(place.index(mesh::Axis::PipelineParallel)) % plans.size()];
-  const Measured measured = measure(spec, strategy, DType::F32, num_microbatches);
+  const Measured measured = measure(spec, strategy, dtype, num_microbatches);
   const auto ratio = [](std::int64_t planned, std::int64_t bytes) { return static_cast<double>(planned) / static_cast<double>(bytes); };
   EXPECT_NEAR(ratio(plan.weights + plan.gradients + plan.optimizer, measured.persistent), 1.0, 0.05) << name;
   EXPECT_NEAR(ratio(plan.total() - plan.messages, measured.peak), 1.0, 0.1)
@@ -192,6 +192,9 @@ RANKS_TEST(Memory, OfExpertsStagesAndTensorParallelRanks, 4) {
   expect_plan_of_split("pp 2", {.sizes = {.pp_size = 2}});
   expect_plan_of_split("pp 4", {.sizes = {.pp_size = 4}});
   expect_plan_of_split("pp 2 ep 2", {.sizes = {.pp_size = 2, .ep_size = 2}});
+  config::Distributed fp32_head{.sizes = {.ep_size = 2}};
+  fp32_head.moe.emplace().lm_head_precision = DType::F32;
+  expect_plan_of_split("head in fp32", fp32_head, DType::BF16);
 }
 
 }  // namespace
