@@ -12,6 +12,7 @@
 #include "model/rows.h"
 #include "support/support.h"
 #include "tessera/core/json.h"
+#include "tessera/model/config.h"
 
 namespace tessera::model::test {
 namespace {

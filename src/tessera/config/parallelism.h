@@ -27,9 +27,9 @@ void validate_parallelism(const Distributed& distributed, std::int64_t world_siz
 struct ModelSizes {
   std::int64_t num_attention_heads = 1;
   std::int64_t num_key_value_heads = 1;
-  bool heads_are_cut = true;           ///< over tp
   std::int64_t intermediate_size = 1;  ///< of dense layers that are cut over tp; 0: there are none
   std::int64_t num_experts = 0;        ///< of a layer that has experts; 0: none has
+  bool heads_are_cut = true;           ///< over tp
 };
 /// Adds every violation: tp ranks hold whole attention heads and equal parts of the feed-forward; key/value heads are cut too, or each is held by an
 /// equal number of ranks. The ranks of cp exchange whole heads where attention asks for it. The ranks of ep hold equally many experts each.

@@ -146,7 +146,7 @@ class Reader {
     for (const Style& each : kStyles) names.emplace_back(each.name);
     const bool elsewhere = std::ranges::find(kOtherStyles, style) != kOtherStyles.end();
     const std::string meant = elsewhere ? "" : did_you_mean(style, names);
-    add(fmt::format(elsewhere ? "the style \"{}\" is not supported" : "\"{}\" is an unknown style", style),
+    add(fmt::format("\"{}\" is {}", style, elsewhere ? "a style that is not supported" : "an unknown style"),
         meant.empty() ? fmt::format("use {}", fmt::join(names, ", ")) : meant);
   }
 
@@ -252,9 +252,9 @@ TensorPlan plan_split(const config::Distributed& distributed, const model::Model
   config::validate_model_split(distributed,
                                {.num_attention_heads = spec.num_attention_heads,
                                 .num_key_value_heads = spec.num_key_value_heads,
-                                .heads_are_cut = plan.attention,
                                 .intermediate_size = dense && plan.feed_forward ? spec.intermediate_size : 0,
-                                .num_experts = spec.experts ? spec.experts->num_experts : 0},
+                                .num_experts = spec.experts ? spec.experts->num_experts : 0,
+                                .heads_are_cut = plan.attention},
                                locate, problems);
   return plan;
 }
