@@ -15,6 +15,8 @@
 namespace tessera {
 namespace {
 
+constexpr const char* kNameAFile = "name a file";
+
 std::string reason() { return std::strerror(errno); }
 
 std::string remedy(int number) {
@@ -42,7 +44,8 @@ std::string remedy(int number) {
 [[noreturn]] void unreadable(const std::filesystem::path& path) {
   const std::string fix = errno == ENOENT || errno == ENOTDIR ? "check the path, and that all files are there"
                           : errno == EACCES                   ? "mend its permissions"
-                                                              : "";
+                          : errno == EISDIR                   ? kNameAFile
+                                                              : "check the path, and the disk that holds the file";
   throw UserError({path.string(), "cannot read the file: " + reason(), "", fix});
 }
 
@@ -111,7 +114,7 @@ MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
   struct stat status{};
   if (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) {
     ::close(descriptor);
-    if (!S_ISDIR(status.st_mode)) throw UserError({path.string(), "cannot read the file: it is not a regular file", "", ""});
+    if (!S_ISDIR(status.st_mode)) throw UserError({path.string(), "cannot read the file: it is not a regular file", "", kNameAFile});
     errno = EISDIR;
     unreadable(path);
   }

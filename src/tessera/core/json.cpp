@@ -32,7 +32,9 @@ class Guard {
 
   bool operator()(int depth, nlohmann::detail::parse_event_t event, std::string_view key) {
     using Event = nlohmann::detail::parse_event_t;
-    if (depth > static_cast<int>(kMaxDepth)) throw UserError({where_, "JSON nested deeper than " + std::to_string(kMaxDepth), "", ""});
+    if (depth > static_cast<int>(kMaxDepth))
+      throw UserError({where_, "JSON nested deeper than " + std::to_string(kMaxDepth), "no file that is read here needs to be",
+                       "check that this is the file that was meant"});
     if (event == Event::object_start) keys_.emplace_back();
     if (event == Event::object_end) keys_.pop_back();
     if (event == Event::key && !keys_.back().insert(std::string(key)).second)

@@ -38,9 +38,9 @@ std::vector<std::string> nearest_names(std::string_view word, std::span<const st
   return names;
 }
 
-std::string did_you_mean(std::string_view word, std::span<const std::string> known) {
+std::string did_you_mean(std::string_view word, std::span<const std::string> known, std::string otherwise) {
   const std::vector<std::string> names = nearest_names(word, known);
-  if (names.empty()) return "";
+  if (names.empty()) return otherwise;
   std::string list = names[0];
   for (std::size_t i = 1; i < names.size(); ++i) list += (i + 1 == names.size() ? " or " : ", ") + names[i];
   return "did you mean " + list + "?";

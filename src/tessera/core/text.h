@@ -11,8 +11,8 @@ namespace tessera {
 std::size_t edit_distance(std::string_view a, std::string_view b);
 /// Up to `limit` of `known` that resemble `word` (small edit distance or containment), nearest first: for "did you mean …".
 std::vector<std::string> nearest_names(std::string_view word, std::span<const std::string> known, std::size_t limit = 3);
-/// "did you mean a, b or c?", or "" when there is nothing near.
-std::string did_you_mean(std::string_view word, std::span<const std::string> known);
+/// "did you mean a, b or c?", or `otherwise` when there is nothing near.
+std::string did_you_mean(std::string_view word, std::span<const std::string> known, std::string otherwise = "");
 
 /// "1.2 GiB", "134.5 M", "1 h 02 min": for people.
 std::string human_bytes(double bytes);
