@@ -15,6 +15,7 @@ namespace {
 constexpr std::int64_t kScaleBlock = 128;  // of FP8, along both dims
 constexpr std::int64_t kGroup = 32;        // MXFP4 values with one scale
 constexpr std::int64_t kGroupBytes = kGroup / 2;
+constexpr const char* kFix = "download the weights again, or take a checkpoint that is not quantised";
 constexpr std::array<float, 8> kFourBitValues = {0.0F, 0.5F, 1.0F, 1.5F, 2.0F, 3.0F, 4.0F, 6.0F};
 
 enum class Kind : std::uint8_t { Plain, BlockScaled, Microscaled };
@@ -85,7 +86,7 @@ class Finder {
     const std::string name = without(tensor.name, "_blocks");
     const std::vector<std::int64_t>& shape = tensor.shape;
     if (shape.size() != 4 || shape[3] != kGroupBytes) {
-      problems_.add({source_.where(), fmt::format("{} is {}", tensor.name, shape_to_string(shape)), "blocks are [experts, out, in / 32, 16]", ""});
+      problems_.add({source_.where(), fmt::format("{} is {}", tensor.name, shape_to_string(shape)), "blocks are [experts, out, in / 32, 16]", kFix});
     } else if (has(tensor, name + "_scales", {shape[0], shape[1], shape[2]})) {
       add({Kind::Microscaled, tensor.name, name + "_scales"}, {name, DType::F32, {shape[0], shape[2] * kGroup, shape[1]}});
     }
@@ -96,7 +97,7 @@ class Finder {
     if (found != nullptr && found->shape == shape) return true;
     const std::string what = found == nullptr ? "is missing" : "is " + shape_to_string(found->shape);
     problems_.add({source_.where(), fmt::format("{} {}", scales, what),
-                   fmt::format("{} {} is quantised with scales {}", tensor.name, shape_to_string(tensor.shape), shape_to_string(shape)), ""});
+                   fmt::format("{} {} is quantised with scales {}", tensor.name, shape_to_string(tensor.shape), shape_to_string(shape)), kFix});
     return false;
   }
 

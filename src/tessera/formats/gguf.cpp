@@ -254,7 +254,7 @@ auto find_value(const GgufFile& file, std::string_view key, const char* kind, Co
   const auto found = file.header().metadata.find(key);
   if (found == file.header().metadata.end()) return std::nullopt;
   auto converted = convert(found->second);
-  if (!converted) throw UserError({file.path().string(), fmt::format("metadata key \"{}\" is not {}", key, kind), "", ""});
+  if (!converted) throw UserError({file.path().string(), fmt::format("metadata key \"{}\" is not {}", key, kind), "", kConvertGgufAgain});
   return converted;
 }
 

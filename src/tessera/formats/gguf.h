@@ -46,6 +46,9 @@ struct GgufValue {
   std::variant<std::uint64_t, std::int64_t, double, bool, std::string, std::vector<GgufValue>> value;
 };
 
+/// The remedy for contents that cannot be used.
+inline constexpr const char* kConvertGgufAgain = "convert the model again with a current llama.cpp";
+
 struct GgufTensor {
   std::string name;
   GgmlType type = GgmlType::F32;

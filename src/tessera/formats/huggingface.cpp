@@ -34,7 +34,7 @@ void check_directory(const fs::path& directory) {
 
 Json read_object(const fs::path& path) {
   Json json = read_json_file(path);
-  if (!json.is_object()) throw UserError({path.string(), "not a JSON object", "", ""});
+  if (!json.is_object()) throw UserError({path.string(), "not a JSON object", "", std::string(kDownloadAgain)});
   return json;
 }
 
@@ -56,10 +56,11 @@ WeightMap read_index(const fs::path& path) {
   ProblemList problems;
   for (const auto& [tensor, file] : map->items()) {
     if (!file.is_string())
-      problems.add({path.string(), "the file of tensor \"" + tensor + "\" is not a string", "", ""});
+      problems.add({path.string(), "the file of tensor \"" + tensor + "\" is not a string", "weight_map names the file of every tensor",
+                    std::string(kDownloadAgain)});
     else if (!stays_inside(file.get<std::string>()))
       problems.add({path.string(), "tensor \"" + tensor + "\": file \"" + file.get<std::string>() + "\" lies outside the model's directory",
-                    "shards lie beside their index", ""});
+                    "shards lie beside their index", std::string(kDownloadAgain)});
     else
       result.emplace(tensor, file.get<std::string>());
   }

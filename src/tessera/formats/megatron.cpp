@@ -45,7 +45,7 @@ Header read_header(ByteReader& reader) {
   const auto code = reader.read<std::uint8_t>();
   Header header{.type = static_cast<MegatronType>(code), .num_sequences = 0, .num_bounds = 0};
   if (code < 1 || code > 8 || header.type == MegatronType::F32 || header.type == MegatronType::F64)
-    reader.refuse(fmt::format("tokens of type {}", code), "tokens are whole numbers: types 1 to 5 and 8");
+    reader.refuse(fmt::format("tokens of type {}", code), "make the files again with tokens as whole numbers (types 1 to 5 and 8)");
   const auto sequences = reader.read<std::uint64_t>();
   const auto bounds = reader.read<std::uint64_t>();
   if (sequences > reader.remaining() / 12 || bounds > reader.remaining() / 8 || sequences * 12 + bounds * 8 > reader.remaining()) {

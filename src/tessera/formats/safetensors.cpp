@@ -23,6 +23,7 @@ constexpr std::string_view kMetadataKey = "__metadata__";
 /// Types the format knows and DType does not.
 constexpr std::array<std::string_view, 5> kOtherTypes{"C64", "F4", "F6_E2M3", "F6_E3M2", "F8_E8M0"};
 
+constexpr const char* kRename = "give the tensor another name";
 constexpr const char* kDamaged = "the file is damaged, or not a safetensors file: download or copy it again";
 
 [[noreturn]] void refuse(const std::string& where, std::string what, std::string rule = "", std::string fix = kDamaged) {
@@ -134,12 +135,15 @@ std::vector<TensorInfo> checked_layout(std::vector<TensorSpec> tensors, const St
   std::set<std::string_view> seen;
   ProblemList problems;
   for (const TensorSpec& tensor : tensors) {
-    if (!seen.insert(tensor.name).second) problems.add({path.string(), "two tensors named \"" + tensor.name + "\"", "", ""});
-    if (tensor.name == kMetadataKey) problems.add({path.string(), "a tensor cannot be named __metadata__", "", ""});
-    if (first_invalid_utf8(tensor.name) != std::string::npos) problems.add({path.string(), "a tensor name is not valid UTF-8", "", ""});
+    if (!seen.insert(tensor.name).second)
+      problems.add({path.string(), "two tensors named \"" + tensor.name + "\"", "a file holds each name once", kRename});
+    if (tensor.name == kMetadataKey)
+      problems.add({path.string(), "a tensor cannot be named __metadata__", "the header keeps that name for itself", kRename});
+    if (first_invalid_utf8(tensor.name) != std::string::npos) problems.add({path.string(), "a tensor name is not valid UTF-8", "", kRename});
   }
   for (const auto& [key, value] : metadata) {
-    if (first_invalid_utf8(key + value) != std::string::npos) problems.add({path.string(), "a metadata value is not valid UTF-8", "", ""});
+    if (first_invalid_utf8(key + value) != std::string::npos)
+      problems.add({path.string(), "a metadata value is not valid UTF-8", "", "write it as UTF-8"});
   }
   problems.throw_if_any();
   return lay_out_safetensors(std::move(tensors));

@@ -49,7 +49,10 @@ class MessageReader {
     return true;
   }
 
-  [[noreturn]] void fail(const std::string& what) const { throw UserError({where_, "not a SentencePiece model: " + what, "", ""}); }
+  [[noreturn]] void fail(const std::string& what) const {
+    throw UserError(
+        {where_, "not a SentencePiece model: " + what, "", "check that this is a tokenizer.model file; if so, download or copy it again"});
+  }
 
  private:
   std::uint64_t varint() {

@@ -20,6 +20,7 @@ namespace tessera::formats {
 namespace {
 
 constexpr std::uint64_t kStreamBytes = 4 << 20;  // read, converted and released at a time
+constexpr const char* kOtherArchitecture = "the file holds another architecture than it says: convert the model again with a current llama.cpp";
 
 std::uint64_t row_elements(const TensorSpec& spec) { return num_elements(std::span(spec.shape).subspan(1)); }
 
@@ -107,7 +108,7 @@ std::vector<TensorSpec> specs_of(const GgufFile& file, const std::vector<GgufTen
              "take a file in one of these");
     else if (type.block_elements > 1 && tensor.shape.size() < 2)
       refuse(fmt::format("a vector of type {} is not supported", type.name), "vectors are F32, F16 or BF16, because their rows are not whole blocks",
-             "");
+             kConvertGgufAgain);
     specs.push_back({tensor.name, lossless_dtype(tensor.type), tensor.shape});
   }
   problems.throw_if_any();
@@ -179,14 +180,14 @@ std::vector<TensorSpec> renamed_specs(const TensorSource& source, const std::vec
   for (const MappedTensor& tensor : tensors) {
     const TensorSpec* found = source.find(tensor.source_name);
     if (found == nullptr) {
-      problems.add({source.where(), "tensor \"" + tensor.source_name + "\" is missing (it becomes \"" + tensor.name + "\")", "", ""});
+      problems.add({source.where(), "tensor \"" + tensor.source_name + "\" is missing (it becomes \"" + tensor.name + "\")", "", kOtherArchitecture});
       continue;
     }
     if (tensor.interleaved_heads > 0 && (found->shape.empty() || found->shape[0] % (2 * tensor.interleaved_heads) != 0))
       problems.add({source.where(),
                     fmt::format("tensor \"{}\" of shape {} does not consist of {} heads with rotary pairs", tensor.source_name,
                                 shape_to_string(found->shape), tensor.interleaved_heads),
-                    "", ""});
+                    "", kOtherArchitecture});
     specs.push_back({tensor.name, found->dtype, found->shape});
   }
   problems.throw_if_any();
@@ -251,12 +252,13 @@ std::size_t TensorSource::index_of(std::string_view name, DType destination) con
   if (found == index_by_name_.end()) {
     std::vector<std::string> known;
     for (const TensorSpec& spec : tensors_) known.push_back(spec.name);
-    throw UserError({where(), "no tensor named \"" + std::string(name) + "\"", "", did_you_mean(name, known)});
+    throw UserError(
+        {where(), "no tensor named \"" + std::string(name) + "\"", "", did_you_mean(name, known, "check that the file is the one that was meant")});
   }
   const DType stored = tensors_[found->second].dtype;
   if (!is_convertible(stored, destination))
     throw UserError({where(), fmt::format("tensor \"{}\" is {}, which does not convert to {}", name, to_string(stored), to_string(destination)),
-                     "F64, F32, F16 and BF16 convert to F32, F16 and BF16", ""});
+                     "F64, F32, F16 and BF16 convert to F32, F16 and BF16", "store it as float32, bfloat16 or float16"});
   return found->second;
 }
 
