@@ -185,7 +185,7 @@ class Simulator {
       problems.add({"",
                     fmt::format("rank {} waits forever in {} (action {} of {}) for {}", rank, to_string(action), next_[rank] + 1,
                                 schedule_[rank].size(), waited_for(rank, action)),
-                    "every rank runs its actions in order", ""});
+                    "every rank runs its actions in order", "put what it waits for before what waits"});
     }
     problems.throw_if_any();
   }
@@ -196,7 +196,7 @@ class Simulator {
       for (std::size_t i = channel.receives.size(); i < channel.sent.size(); ++i)
         problems.add({"",
                       fmt::format("nobody receives what is sent to stage {} for microbatch {}", channel.sent[i].stage, channel.sent[i].microbatch),
-                      "every message is taken", ""});
+                      "every message is taken", "add the action that takes it, or leave out the one that sends it"});
     problems.throw_if_any();
   }
 

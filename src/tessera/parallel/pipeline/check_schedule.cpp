@@ -24,7 +24,8 @@ class Checker {
     if (!is_compute(action.kind))
       return add(text, "a schedule holds F, I, W and B; everything else is added by this program", "leave the action out");
     if (action.stage >= placement_.num_stages() || action.microbatch >= num_microbatches_)
-      return add(text, fmt::format("there are {} stages and {} microbatches, numbered from 0", placement_.num_stages(), num_microbatches_), "");
+      return add(text, fmt::format("there are {} stages and {} microbatches, numbered from 0", placement_.num_stages(), num_microbatches_),
+                 "correct its numbers, or leave the action out");
     const int rank_of_stage = placement_.rank_of[static_cast<std::size_t>(action.stage)];
     if (rank_of_stage != rank) return add(text, fmt::format("stage {} is on rank {}", action.stage, rank_of_stage), "keep a stage on one rank");
     note(action, text);
@@ -72,7 +73,8 @@ class Checker {
 
 void check_schedule(const Schedule& schedule, const Placement& placement, int num_microbatches, const std::string& where, ProblemList& problems) {
   if (static_cast<int>(schedule.size()) != placement.num_ranks) {
-    problems.add({where, fmt::format("{} lists of actions for {} ranks", schedule.size(), placement.num_ranks), "every rank has a list", ""});
+    problems.add({where, fmt::format("{} lists of actions for {} ranks", schedule.size(), placement.num_ranks), "every rank has a list",
+                  "add or remove lists"});
     return;
   }
   Checker checker(placement, num_microbatches, where, problems);

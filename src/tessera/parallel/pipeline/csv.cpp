@@ -33,7 +33,8 @@ ActionList parse_line(std::string_view line, const std::string& where, ProblemLi
       if (const auto action = parse_action(trimmed(part))) {
         actions.push_back(*action);
       } else {
-        problems.add({where, fmt::format("\"{}\" is no action", part), "an action is stage, kind and microbatch: 2F0, 2I0, 2W0 or 2B0", ""});
+        problems.add({where, fmt::format("\"{}\" is no action", part), "an action is stage, kind and microbatch: 2F0, 2I0, 2W0 or 2B0",
+                      "correct or remove it"});
       }
     }
   }
@@ -48,7 +49,7 @@ void refuse_far_numbers(const Schedule& schedule, const std::string& where, Prob
     for (const Action& action : schedule[rank])
       if (std::max(action.stage, action.microbatch) >= static_cast<int>(num_actions))
         problems.add({fmt::format("{}:{}", where, rank + 1), fmt::format("{} among {} actions", to_string(action), num_actions),
-                      "stages and microbatches are numbered from 0 without a gap", ""});
+                      "stages and microbatches are numbered from 0 without a gap", "number them anew"});
 }
 
 }  // namespace

@@ -57,6 +57,8 @@ class Modules {
   std::map<std::string, int> units_;
 };
 
+constexpr const char* kOrder = "list the modules in the model's order, from the first stage to the last";
+
 class ModuleSplitter {
  public:
   ModuleSplitter(const model::ParameterTable& table, const std::string& where, ProblemList& problems)
@@ -67,7 +69,7 @@ class ModuleSplitter {
     const int unit = modules_.unit_of(module);
     if (unit < 0)
       return problem(fmt::format("unknown module \"{}\"", module), "names are those of the checkpoint's modules",
-                     did_you_mean(module, modules_.names()));
+                     did_you_mean(module, modules_.names(), "take names from `tessera inspect`, for example model.layers.0"));
     if (!named_.emplace(module, stage).second)
       return problem(fmt::format("module \"{}\" twice", module), "a module is on one stage", "leave one out");
     int& seen = stage_of_[static_cast<std::size_t>(unit)];
@@ -88,12 +90,12 @@ class ModuleSplitter {
       while (unit < modules_.num_units() && stage_of_[static_cast<std::size_t>(unit)] == stage) ++unit;
       range.end = unit;
       if (range.first == range.end)
-        problem(fmt::format("stage {} is empty or out of order", stage), "a stage holds consecutive layers, at least one", "");
+        problem(fmt::format("stage {} is empty or out of order", stage), "a stage holds consecutive layers, at least one", kOrder);
     }
     if (unit < modules_.num_units())
       problem(fmt::format("{} on stage {} comes after a later stage's", fmt::join(modules_.names_of(unit), " with "),
                           stage_of_[static_cast<std::size_t>(unit)]),
-              "a stage holds consecutive layers", "");
+              "a stage holds consecutive layers", kOrder);
     return result;
   }
 

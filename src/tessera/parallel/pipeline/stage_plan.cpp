@@ -92,7 +92,8 @@ class StagePlanner {
   std::vector<UnitRange> from_modules(int num_stages) {
     const auto& modules = pipeline_.module_fqns_per_model_part;
     if (static_cast<int>(modules.size()) != num_stages) {  // only with a CSV file
-      add("module_fqns_per_model_part", fmt::format("{} stages", modules.size()), fmt::format("pp_schedule_csv has {} stages", num_stages), "");
+      add("module_fqns_per_model_part", fmt::format("{} stages", modules.size()), fmt::format("pp_schedule_csv has {} stages", num_stages),
+          fmt::format("list the modules of {} stages, or leave module_fqns_per_model_part out", num_stages));
       return {};
     }
     return split_by_modules(modules, table_, locate_("distributed.pipeline.module_fqns_per_model_part"), problems_);
