@@ -30,16 +30,22 @@ constexpr std::array kForeignTypes = std::to_array<std::string_view>(
      "qwen3_vl",    "recurrent_gemma", "roberta",  "rwkv",     "seed_oss",   "smollm3",     "stablelm",   "starcoder2",
      "t5",          "xlnet",           "zamba"});
 
+constexpr const char* kOneOfThese = "choose a model of one of these families";
+
 std::string joined(const std::vector<std::string>& words) { return fmt::format("{}", fmt::join(words, ", ")); }
+
+Problem not_an_object(const std::string& where) {
+  return {where, "not a JSON object", "a model configuration is a JSON object", "check the path; if it is right, download config.json again"};
+}
 
 [[noreturn]] void refuse_model_type(const std::string& type, const std::string& where) {
   const auto known = supported_model_types();
   const std::string supported = "supported: " + joined(known);
   std::string what = fmt::format("model_type '{}' is unknown", type);
-  std::string fix = did_you_mean(type, known);
+  std::string fix = did_you_mean(type, known, kOneOfThese);
   if (std::ranges::find(kForeignTypes, type) != kForeignTypes.end()) {
     what = fmt::format("model_type '{}' is not supported", type);
-    fix = type == "gemma3" ? "use a text-only checkpoint (model_type gemma3_text)" : "";
+    fix = type == "gemma3" ? "use a text-only checkpoint (model_type gemma3_text)" : kOneOfThese;
   }
   throw UserError(Problem{where, what, supported, fix});
 }
@@ -71,11 +77,12 @@ void judge_quantization(ConfigReader& reader) {
 }
 
 ModelSpec read_spec(const Json& config, const std::string& where, const ConfigReader::Locate& locate) {
-  if (!config.is_object()) throw UserError(Problem{where, "a model configuration is a JSON object", "", ""});
+  if (!config.is_object()) throw UserError(not_an_object(where));
   ConfigReader reader(config, locate);
   const std::string type = reader.text("model_type", "");
   if (type.empty()) {
-    throw UserError(Problem{where, "model_type is missing", "it says which family computes the model: " + joined(supported_model_types()), ""});
+    throw UserError(Problem{where, "model_type is missing", "it says which family computes the model: " + joined(supported_model_types()),
+                            "add model_type, or take config.json anew from where the model was published"});
   }
   const Family* family = find_family(type);
   if (family == nullptr) refuse_model_type(type, locate("model_type"));
@@ -115,7 +122,7 @@ std::filesystem::path config_path(const std::filesystem::path& directory_or_conf
 Json read_config_json(const std::filesystem::path& directory_or_config_json) {
   const auto path = config_path(directory_or_config_json);
   Json config = read_json_file(path);
-  if (!config.is_object()) throw UserError(Problem{path.string(), "a model configuration is a JSON object", "", ""});
+  if (!config.is_object()) throw UserError(not_an_object(path.string()));
   return config;
 }
 

@@ -37,7 +37,8 @@ const Json* ConfigReader::find_of_kind(const std::string& key, bool (Json::*is_k
 std::int64_t ConfigReader::size(const std::string& key) {
   if (!has(key)) {
     wrong_.insert(key);
-    problems_.add({locate_(key), fmt::format("{}{} is missing", prefix_, key), "the model's shape cannot be derived without it", ""});
+    problems_.add({locate_(key), fmt::format("{}{} is missing", prefix_, key), "the model's shape cannot be derived without it",
+                   "add it, or take config.json anew from where the model was published"});
     return 1;
   }
   return size(key, 1);
@@ -122,7 +123,8 @@ void ConfigReader::not_supported(const std::string& key, const std::string& rule
 
 void ConfigReader::wrong(const std::string& key, const std::string& what, const std::string& rule) {
   if (!wrong_.insert(key).second) return;  // it may be read more than once
-  problems_.add({locate_(key), fmt::format("{}{} {}", prefix_, key, what), rule, ""});
+  problems_.add(
+      {locate_(key), fmt::format("{}{} {}", prefix_, key, what), rule, "correct it, or take its value from the model's published config.json"});
 }
 
 void ConfigReader::contradicts(const std::string& key, const std::vector<std::string>& others, const std::string& what, const std::string& rule) {

@@ -41,7 +41,8 @@ class ConfigReader {
   std::vector<double> positive_numbers(const std::string& key);  ///< a list; empty when absent
 
   /// Says that the field has a value Tessera does not compute.
-  void not_supported(const std::string& key, const std::string& rule, const std::string& fix = "");
+  void not_supported(const std::string& key, const std::string& rule,
+                     const std::string& fix = "choose another model: this field changes what a model computes");
   /// Says that the field is wrong: `what` follows its name.
   void wrong(const std::string& key, const std::string& what, const std::string& rule = "");
   /// The same of fields that do not fit each other; not said when one of them, `key` included, is missing or wrong by itself: a harmless value stood

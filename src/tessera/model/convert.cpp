@@ -147,16 +147,18 @@ void check_destination(const fs::path& destination) {
 ModelFormat detect_model_format(const fs::path& source) {
   if (fs::is_directory(source)) {
     if (fs::exists(source / "config.json")) return ModelFormat::HuggingFace;
-    throw UserError({source.string(), "the directory has no config.json", "a Hugging Face directory holds config.json and safetensors files", ""});
+    throw UserError({source.string(), "the directory has no config.json", "a Hugging Face directory holds config.json and safetensors files",
+                     "check the path; for a single file, name the file"});
   }
   std::ifstream file(source, std::ios::binary);
-  if (!file) throw UserError({source.string(), "no such file or directory", "", ""});
+  if (!file) throw UserError({source.string(), "no such file or directory", "", "check the path; a model has to be downloaded first"});
   std::array<char, 4> magic{};
   file.read(magic.data(), magic.size());
   if (std::string_view(magic.data(), magic.size()) == "GGUF") return ModelFormat::Gguf;
   if (source.extension() == ".bin") return ModelFormat::Llama2c;
   throw UserError({source.string(), "is neither a GGUF file nor a llama2.c checkpoint (.bin)",
-                   "models are converted from Hugging Face directories, GGUF files and llama2.c checkpoints", ""});
+                   "models are converted from Hugging Face directories, GGUF files and llama2.c checkpoints",
+                   "name one of these; for safetensors, the directory that holds them"});
 }
 
 ConvertResult convert_model(FileOperations& operations, const ConvertRequest& request) {

@@ -38,6 +38,8 @@ const std::map<std::string, Architecture, std::less<>>& architectures() {
   return kArchitectures;
 }
 
+constexpr const char* kTakeHuggingFace = "take the model's Hugging Face directory in place of the GGUF file, or another model";
+
 /// The shortest decimal that is the same float32: 1e-05 where the file holds 9.99999974e-06.
 double shortest(double value) { return std::strtod(fmt::format("{}", static_cast<float>(value)).c_str(), nullptr); }
 
@@ -68,11 +70,12 @@ class Translator {
 
   std::int64_t required(const std::string& name) {
     if (const auto value = integer(name)) return *value;
-    problems_.add({where_, fmt::format("metadata key {} is missing", key(name)), "the model's shape cannot be derived without it", ""});
+    problems_.add(
+        {where_, fmt::format("metadata key {} is missing", key(name)), "the model's shape cannot be derived without it", formats::kConvertGgufAgain});
     return 1;
   }
 
-  void refuse(const std::string& what, const std::string& rule) { problems_.add({where_, what + " is not supported", rule, ""}); }
+  void refuse(const std::string& what, const std::string& rule) { problems_.add({where_, what + " is not supported", rule, kTakeHuggingFace}); }
 
   void read_architecture() {
     arch_ = file_.find_string("general.architecture").value_or("");
@@ -80,7 +83,8 @@ class Translator {
     if (found == architectures().end()) {
       std::string known;
       for (const auto& [name, unused] : architectures()) known += (known.empty() ? "" : ", ") + name;
-      throw UserError({where_, fmt::format("architecture '{}' is not supported", arch_), "supported: " + known, ""});
+      throw UserError({where_, fmt::format("architecture '{}' is not supported", arch_), "supported: " + known,
+                       "choose a model of one of these, or its Hugging Face directory if that is supported"});
     }
     config_["model_type"] = found->second.model_type;
     config_["architectures"] = Json::array({found->second.transformers_class});
@@ -88,7 +92,8 @@ class Translator {
 
   void read_sizes() {
     const GgufTensor* embedding = file_.find("token_embd.weight");
-    if (embedding == nullptr || embedding->shape.size() != 2) throw UserError({where_, "tensor token_embd.weight is missing", "", ""});
+    if (embedding == nullptr || embedding->shape.size() != 2)
+      throw UserError({where_, "tensor token_embd.weight is missing", "", formats::kConvertGgufAgain});
     config_["vocab_size"] = embedding->shape[0];
     config_["hidden_size"] = required("embedding_length");
     config_["intermediate_size"] = required("feed_forward_length");
@@ -177,7 +182,8 @@ class Translator {
     std::uint64_t size = 1;
     for (const std::int64_t dim : tensor.shape) size *= static_cast<std::uint64_t>(dim);
     std::vector<float> values(size);
-    if (!formats::can_dequantize(tensor.type)) throw UserError({where_, fmt::format("tensor {} has a type that is not supported", name), "", ""});
+    if (!formats::can_dequantize(tensor.type))
+      throw UserError({where_, fmt::format("tensor {} has a type that is not supported", name), "", formats::kConvertGgufAgain});
     formats::dequantize(tensor.type, file_.bytes(tensor), values);
     return values;
   }
@@ -188,7 +194,8 @@ class Translator {
       for (const float factor : read_vector(name)) list.push_back(shortest(factor));
       return list;
     };
-    if (!has_tensor("rope_factors_short.weight")) throw UserError({where_, "tensor rope_factors_short.weight is missing", "", ""});
+    if (!has_tensor("rope_factors_short.weight"))
+      throw UserError({where_, "tensor rope_factors_short.weight is missing", "", formats::kConvertGgufAgain});
     config_["rope_scaling"] = {
         {"type", "longrope"}, {"long_factor", as_json("rope_factors_long.weight")}, {"short_factor", as_json("rope_factors_short.weight")}};
     config_["original_max_position_embeddings"] = required("rope.scaling.original_context_length");

@@ -95,7 +95,8 @@ void refuse_surplus(const TensorSource& source, const Mapping& mapping, bool tie
     if (!known) surplus += fmt::format("\n    {} {}", tensor.name, formats::shape_to_string(tensor.shape));
   }
   if (surplus.empty()) return;
-  throw UserError({source.where(), "tensors that are not part of the model:" + surplus, "", ""});
+  throw UserError({source.where(), "tensors that are not part of the model:" + surplus, "",
+                   "the file holds another architecture than it says: convert the model again with a current llama.cpp"});
 }
 
 /// Whether the head, if there is one, repeats the embedding.

@@ -25,6 +25,7 @@ using formats::TensorSource;
 using formats::TensorSpec;
 
 constexpr std::int64_t kTaskBytes = std::int64_t{8} << 20;
+constexpr const char* kOtherModel = "check that config.json belongs to these weights";
 
 /// How the names of this checkpoint differ from the table's: a bare model's lack the prefix.
 class Names {
@@ -80,9 +81,9 @@ void check(const ParameterTable& table, const TensorSource& source, const Names&
     if (!known) surplus.push_back(fmt::format("{} {}", tensor.name, formats::shape_to_string(tensor.shape)));
   }
   ProblemList problems;
-  add_list(problems, source.where(), "missing", missing, "check that config.json belongs to these weights");
-  add_list(problems, source.where(), "not part of the model", surplus, missing.empty() ? "check that config.json belongs to these weights" : "");
-  add_list(problems, source.where(), "of another shape than config.json says", misshapen, "");
+  add_list(problems, source.where(), "missing", missing, kOtherModel);
+  add_list(problems, source.where(), "not part of the model", surplus, kOtherModel);
+  add_list(problems, source.where(), "of another shape than config.json says", misshapen, kOtherModel);
   add_list(problems, source.where(), "of a type that is not supported", untyped, "convert them to float32, bfloat16 or float16");
   problems.throw_if_any();
 }

@@ -46,7 +46,7 @@ void read_dtype(ConfigReader& config, ModelSpec& spec) {
   const auto dtype = dtype_from_torch(name);
   if (name == "auto") return;
   if (!dtype || (*dtype != DType::F32 && *dtype != DType::F16 && *dtype != DType::BF16 && *dtype != DType::F64)) {
-    config.not_supported(key, "weights are float32, bfloat16, float16 or float64");
+    config.not_supported(key, "weights are float32, bfloat16, float16 or float64", "name the type that the weights are stored in");
     return;
   }
   spec.dtype = *dtype;

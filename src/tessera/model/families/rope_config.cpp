@@ -25,7 +25,8 @@ RopeKind read_kind(ConfigReader& rope, const RopeDefaults& defaults) {
   std::string name = rope.text("rope_type", older);
   if (defaults.older_longrope_names && (name == "su" || name == "yarn")) name = "longrope";
   if (const auto kind = rope_kind(name)) return *kind;
-  rope.not_supported(rope.has("rope_type") ? "rope_type" : "type", "rotary embeddings are default, linear, dynamic, yarn, longrope or llama3");
+  rope.not_supported(rope.has("rope_type") ? "rope_type" : "type", "rotary embeddings are default, linear, dynamic, yarn, longrope or llama3",
+                     "copy rope_scaling from the model's published config.json; if it says the same, choose another model");
   return RopeKind::Default;
 }
 
