@@ -143,7 +143,9 @@ class Loader::Pipeline {
 Loader::Loader(std::shared_ptr<const Dataset> dataset, LoaderOptions options, DataPosition start)
     : dataset_(std::move(dataset)), options_(options), position_(start) {
   TESSERA_ASSERT(options_.dp_rank >= 0 && options_.dp_rank < options_.dp_size, "the data-parallel rank lies inside its group");
-  if (dataset_->size() == 0) throw UserError({"", "the dataset is empty: " + dataset_->description(), "training needs at least one sample", ""});
+  if (dataset_->size() == 0)
+    throw UserError({"", "the dataset is empty: " + dataset_->description(), "training needs at least one sample",
+                     "check the dataset's path and split, and what is left out"});
   check_step_shape(shape_of(*dataset_, options_));
   if (options_.group_by_length)
     groups_ = std::make_shared<LengthGroups>(group_by_length(sample_lengths(*dataset_, options_.num_workers), options_.global_batch_size));
@@ -177,7 +179,8 @@ Json loader_state(const Loader& loader) {
 void restore_loader(Loader& loader, const Json& state, const std::string& where) {
   const auto number = [&](const char* key) {
     if (!state.is_object() || !state.contains(key) || !state[key].is_number_integer() || state[key].get<std::int64_t>() < 0) {
-      throw UserError({where, fmt::format("the loader's state has no count '{}'", key), "it holds epoch, consumed and num_samples", ""});
+      throw UserError({where, fmt::format("the loader's state has no count '{}'", key), "it holds epoch, consumed and num_samples",
+                       "name another checkpoint: `tessera checkpoint list` shows the complete ones"});
     }
     return state[key].get<std::int64_t>();
   };

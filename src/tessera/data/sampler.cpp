@@ -22,7 +22,7 @@ std::int64_t part_begin(std::int64_t count, std::int64_t parts, std::int64_t ind
 
 void require_positive(ProblemList& problems, const char* name, std::int64_t value) {
   if (value >= 1) return;
-  problems.add({"", fmt::format("{} is {}", name, value), fmt::format("{} is at least 1", name), ""});
+  problems.add({"", fmt::format("{} is {}", name, value), "a step takes samples", fmt::format("set {} to 1 or more", name)});
 }
 
 }  // namespace

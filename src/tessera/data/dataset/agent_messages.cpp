@@ -10,6 +10,7 @@
 #include "tessera/core/error.h"
 #include "tessera/data/dataset/chat_messages.h"
 #include "tessera/data/dataset/python_json.h"
+#include "tessera/data/dataset/records.h"
 
 namespace tessera::data {
 namespace {
@@ -63,7 +64,7 @@ class AgentReader {
   }
 
  private:
-  [[noreturn]] void fail(std::string what, std::string rule) const { throw UserError({where_, std::move(what), std::move(rule), ""}); }
+  [[noreturn]] void fail(std::string what, std::string rule) const { throw UserError({where_, std::move(what), std::move(rule), kCorrectRecord}); }
 
   OrderedJson call_of(const OrderedJson& function, const OrderedJson& given_id) {
     if (!is_name(function.value("name", OrderedJson()))) fail("a call of a tool has no name", "a call names its function");
@@ -135,8 +136,8 @@ OrderedJson chatml_turn(const OrderedJson& turn, const std::string& where) {
     copy_reasoning(turn, message);
     return message;
   }
-  throw UserError(
-      {where, fmt::format("a turn is from {}", from.dump()), "ShareGPT's turns are from system, human, gpt, function_call or observation", ""});
+  throw UserError({where, fmt::format("a turn is from {}", from.dump()), "ShareGPT's turns are from system, human, gpt, function_call or observation",
+                   kCorrectRecord});
 }
 
 /// The record's turns in chatml's form.
@@ -144,10 +145,10 @@ std::vector<OrderedJson> turns_of(const OrderedJson& record, const std::string& 
   const OrderedJson messages = record.value("messages", OrderedJson());
   const OrderedJson& given = messages.is_null() && record.contains("conversations") ? record["conversations"] : messages;
   if (!given.is_array())
-    throw UserError({where, "there is no list `messages` or `conversations`", "a sample of an agent's dataset is one conversation", ""});
+    throw UserError({where, "there is no list `messages` or `conversations`", "a sample of an agent's dataset is one conversation", kCorrectRecord});
   std::vector<OrderedJson> turns;
   for (const OrderedJson& turn : given) {
-    if (!turn.is_object()) throw UserError({where, "a message is not an object", "a message has a role and a content", ""});
+    if (!turn.is_object()) throw UserError({where, "a message is not an object", "a message has a role and a content", kCorrectRecord});
     turns.push_back(messages.is_null() ? chatml_turn(turn, where) : turn);
   }
   return turns;

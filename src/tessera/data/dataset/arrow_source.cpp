@@ -148,7 +148,8 @@ class ArrowSource : public RecordSource {
     for (int column = 0; column < batch.num_columns(); ++column) {
       OrderedJson value = value_at(*batch.column(column), index - first_[which]);
       if (!is_utf8(value))
-        throw UserError({where(index), fmt::format("column '{}' holds invalid UTF-8", batch.column_name(column)), "data files are UTF-8", ""});
+        throw UserError({where(index), fmt::format("column '{}' holds invalid UTF-8", batch.column_name(column)), "data files are UTF-8",
+                         "write the file again with its text as UTF-8"});
       record[batch.column_name(column)] = std::move(value);
     }
     return record;

@@ -134,7 +134,8 @@ MegatronSplit split_named(const std::string& name) {
   if (name == "train") return MegatronSplit::Train;
   if (name == "test") return MegatronSplit::Test;
   if (name == "validation" || name == "valid" || name == "val" || name == "dev") return MegatronSplit::Validation;
-  throw UserError({"", fmt::format("'{}' is not a split", name), "splits are train, validation and test", ""});
+  throw UserError(
+      {"", fmt::format("'{}' is not a split", name), "splits are train, validation and test", "name one of these in paths or splits_to_build"});
 }
 
 /// The files of one split, in a recipe's map or a .json file's; absent when all splits share their files.
@@ -143,7 +144,8 @@ std::optional<std::vector<std::string>> paths_of_split(const PathsPerSplit& path
   if (paths.empty()) return std::nullopt;
   for (const auto& [name, list] : paths)
     if (split_named(name) == which) return list;
-  throw UserError({"", "paths name no files for this split", "a map of paths has an entry for each split that is used", ""});
+  throw UserError({"", "paths name no files for this split", "a map of paths has an entry for each split that is used",
+                   "add an entry for it to paths, or give one list of paths for all splits"});
 }
 
 /// A blend file: {"train": ["30", "a", "70", "b"], "valid": […]}, or one list for all splits.
@@ -156,7 +158,8 @@ void read_blend_file(const std::string& file, std::vector<std::string>& paths, P
       paths = blend.get<std::vector<std::string>>();
     }
   } catch (const Json::exception&) {
-    throw UserError({file, "not a blend", "a list of prefixes with their weights, or a map of split to such a list; all are strings", ""});
+    throw UserError({file, "not a blend", "a list of prefixes with their weights, or a map of split to such a list; all are strings",
+                     "for example {\"train\": [\"30\", \"a\", \"70\", \"b\"], \"valid\": [\"c\"]}"});
   }
 }
 

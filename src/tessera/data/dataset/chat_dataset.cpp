@@ -29,9 +29,7 @@ ChatDataset::ChatDataset(Records records, InstructionOptions options, ChatOption
                      "set chat_template to a .jinja file, or use a model that was trained to chat"});
   }
   leave_out();
-  if (records_.size() == 0) {
-    throw UserError({records_.description(), "the dataset is empty" + left_out(), "training needs at least one sample", ""});
-  }
+  refuse_empty(records_, left_out());
 }
 
 Conversation ChatDataset::conversation(std::int64_t index, const std::string& where) const {
@@ -45,10 +43,10 @@ ChatDataset::Verdict ChatDataset::check(std::int64_t index) {
   const Conversation found = conversation(index, where);
   if (!has_assistant(found)) {
     if (chat_.skip_without_assistant) return Verdict::NoAssistant;
-    throw UserError({where, "the conversation has no assistant's turn", "only the assistant's turns are learnt", ""});
+    throw UserError({where, "the conversation has no assistant's turn", "only the assistant's turns are learnt", kCorrectRecord});
   }
   const std::int64_t bytes = conversation_bytes(found, context_, where);
-  if (bytes < 2) throw UserError({where, "the conversation is empty", "a sample has something to read and something to predict", ""});
+  if (bytes < 2) throw UserError({where, "the conversation is empty", "a sample has something to read and something to predict", kCorrectRecord});
   if (chat_.skip_too_long && bytes > options_.seq_length && conversation_tokens(found, context_, where) > options_.seq_length)
     return Verdict::TooLong;
   long_samples_.check(bytes, [&] { return conversation_sample(found, options_, context_, where); });

@@ -25,11 +25,12 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kShareGpt
 /// Says which part of a record is wrong.
 class Mistake {
  public:
-  explicit Mistake(const std::string& where) : where_(where) {}
-  [[noreturn]] void operator()(std::string what, std::string rule) const { throw UserError({where_, std::move(what), std::move(rule), ""}); }
+  explicit Mistake(const std::string& where, const char* fix = kCorrectRecord) : where_(where), fix_(fix) {}
+  [[noreturn]] void operator()(std::string what, std::string rule) const { throw UserError({where_, std::move(what), std::move(rule), fix_}); }
 
  private:
   const std::string& where_;
+  const char* fix_;
 };
 
 const OrderedJson& member(const OrderedJson& object, const char* key) {
@@ -118,7 +119,7 @@ OrderedJson tools_of(const OrderedJson& record, const std::string& where) {
 }
 
 Conversation conversation_of(const OrderedJson& record, const std::string& where) {
-  const Mistake mistake(where);
+  const Mistake mistake(where, "correct or remove this record, or set skip_invalid_samples: true");
   const OrderedJson& messages = member(record, "messages");
   const OrderedJson& turns = member(record, "conversations");
   const bool share_gpt = messages.is_null() && turns.is_array();

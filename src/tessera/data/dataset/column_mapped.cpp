@@ -34,7 +34,7 @@ ColumnMappedDataset::ColumnMappedDataset(Records records, ColumnMappedOptions op
       long_samples_(options_.instruction, context_) {
   for (const auto& name : {options_.columns.context, options_.columns.question})
     if (name) columns_.push_back(*name);
-  if (records_.size() == 0) throw UserError({records_.description(), "the dataset is empty", "training needs at least one sample", ""});
+  refuse_empty(records_);
   check_columns();
   for_each_index(records_.size(), context_.num_threads, "checking samples", [this](std::int64_t index) { check(index); });
 }

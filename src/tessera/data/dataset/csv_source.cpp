@@ -94,7 +94,7 @@ void CsvSource::index_rows() {
   const auto add = [&](std::size_t end) {
     if (end > begin && text[end - 1] == '\r') --end;
     if (end - begin > std::numeric_limits<std::uint32_t>::max())
-      throw UserError({at_line(begin_line), "one row is larger than 4 GiB", "a row is one sample", ""});
+      throw UserError({at_line(begin_line), "one row is larger than 4 GiB", "a row is one sample", "cut the row into several"});
     if (end > begin) rows_.push_back({begin, static_cast<std::uint32_t>(end - begin), static_cast<std::uint32_t>(begin_line)});
   };
   for (std::size_t at = text.find_first_of("\"\n", begin); at != std::string_view::npos; at = text.find_first_of("\"\n", at + 1)) {
@@ -119,7 +119,8 @@ void CsvSource::take_header() {
   std::vector<std::string> sorted = columns_;
   std::ranges::sort(sorted);
   if (const auto twice = std::ranges::adjacent_find(sorted); twice != sorted.end())
-    throw UserError({at_line(rows_.front().line), fmt::format("column '{}' is there twice", *twice), "the first row names the columns", ""});
+    throw UserError({at_line(rows_.front().line), fmt::format("column '{}' is there twice", *twice), "the first row names the columns",
+                     "rename or remove one of them"});
   rows_.erase(rows_.begin());
 }
 
@@ -134,7 +135,8 @@ std::vector<std::string> CsvSource::fields(const Row& row) const {
   for (FieldReader reader(text, separator_); !reader.done();) {
     if (!reader.next(field))
       throw UserError({at_line(row.line), fmt::format("field {} has a quotation mark in its middle", fields.size() + 1),
-                       "a field with quotation marks stands in quotation marks, and doubles those inside", ""});
+                       "a field with quotation marks stands in quotation marks, and doubles those inside",
+                       "put the whole field into quotation marks, or remove this one"});
     fields.push_back(field);
   }
   return fields;

@@ -54,8 +54,10 @@ void add_folder(const fs::path& folder, std::string_view split, std::vector<fs::
   std::ranges::sort(names);
   names = files_of_split(names, split);
   if (names.empty()) {
-    problems.add({folder.string(), split.empty() ? "holds no data files" : fmt::format("holds no data files of split '{}'", split),
-                  "data files are Parquet, Arrow, JSONL, JSON, CSV, TSV and text", ""});
+    problems.add(
+        {folder.string(), split.empty() ? "holds no data files" : fmt::format("holds no data files of split '{}'", split),
+         "data files are Parquet, Arrow, JSONL, JSON, CSV, TSV and text",
+         split.empty() ? "check the path, or download the dataset first" : "check the path, or choose a split that the files' names tell of"});
   }
   for (const std::string& name : names) files.push_back((folder / name).lexically_normal());
 }
@@ -68,7 +70,7 @@ void add_files(const std::string& path, std::string_view split, std::vector<fs::
   } else if (const auto matches = matches_of(path); !matches.empty()) {
     files.insert(files.end(), matches.begin(), matches.end());
   } else {
-    problems.add({path, "no such file", "relative paths start at the working directory", ""});
+    problems.add({path, "no such file", "relative paths start at the working directory", "check the path, or download the dataset first"});
   }
 }
 
@@ -96,7 +98,7 @@ std::int64_t boundary(std::string_view text, std::int64_t size, std::int64_t oth
 std::vector<fs::path> find_data_files(const std::vector<std::string>& paths, std::string_view split) {
   ProblemList problems;
   std::vector<fs::path> files;
-  if (paths.empty()) problems.add({"", "no data files are named", "a dataset needs at least one file", ""});
+  if (paths.empty()) problems.add({"", "no data files are named", "a dataset needs at least one file", "give the dataset a path"});
   for (const std::string& path : paths) add_files(path, split, files, problems);
   problems.throw_if_any();
   return files;

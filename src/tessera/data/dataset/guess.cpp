@@ -69,7 +69,7 @@ config::Dataset guess_dataset(const std::string& path) {
     dataset.append_eod = false;
   } else {
     const Records records(files);
-    if (records.size() == 0) throw UserError({path, "holds no records", "", ""});
+    if (records.size() == 0) throw UserError({path, "holds no records", "", "check the path: the file is empty"});
     const OrderedJson first = records.record(0);
     if (!guess_kind(first, dataset)) {
       std::vector<std::string> columns;

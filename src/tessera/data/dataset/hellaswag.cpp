@@ -37,8 +37,8 @@ std::string ending_of(const OrderedJson& record, const std::string& where) {
   if (endings == record.end()) throw_missing_column(record, "endings", where);
   const std::int64_t label = label_of(record, where);
   if (!endings->is_array() || label < 0 || label >= std::ssize(*endings) || !(*endings)[static_cast<std::size_t>(label)].is_string())
-    throw UserError(
-        {where, fmt::format("there is no text number {} in 'endings'", label), "endings are a list of texts, of which the label is one", ""});
+    throw UserError({where, fmt::format("there is no text number {} in 'endings'", label), "endings are a list of texts, of which the label is one",
+                     kCorrectRecord});
   return (*endings)[static_cast<std::size_t>(label)].get<std::string>();
 }
 
@@ -49,7 +49,7 @@ HellaSwagDataset::HellaSwagDataset(Records records, std::int64_t seq_length, boo
       seq_length_(seq_length),
       context_(std::move(context)),
       long_samples_({.seq_length = seq_length, .truncate = seq_length > 0}, context_) {
-  if (records_.size() == 0) throw UserError({records_.description(), "the dataset is empty", "training needs at least one sample", ""});
+  refuse_empty(records_);
   for_each_index(records_.size(), context_.num_threads, "checking samples", [this](std::int64_t index) {
     const Pair texts = pair(index);
     long_samples_.check(std::ssize(texts.context) + std::ssize(texts.ending) + kSpecialTokens,
@@ -77,7 +77,8 @@ InstructionSample HellaSwagDataset::make_sample(const Pair& texts, const std::st
   if (tokenizer.is_special(context.back())) context.pop_back();
   if (tokenizer.is_special(ending.front())) ending.erase(ending.begin());
   if (context.empty() || ending.empty())
-    throw UserError({where, "the context or the ending has no tokens of its own", "a sample has something to read and something to learn", ""});
+    throw UserError(
+        {where, "the context or the ending has no tokens of its own", "a sample has something to read and something to learn", kCorrectRecord});
 
   InstructionSample sample;
   sample.input_ids.assign(context.begin(), context.end());

@@ -8,6 +8,7 @@
 
 #include "tessera/core/error.h"
 #include "tessera/data/dataset/checks.h"
+#include "tessera/data/dataset/records.h"
 
 namespace tessera::data {
 namespace {
@@ -36,7 +37,8 @@ std::int64_t cut(Tokens& tokens, std::int64_t length, const FrameSize& frame) {
 InstructionSample shifted_sample(const Tokens& tokens, const std::vector<bool>& learn, const InstructionOptions& options,
                                  const DatasetContext& context, const std::string& where) {
   if (tokens.size() < 2) {
-    throw UserError({where, fmt::format("makes {} token(s)", tokens.size()), "a sample has at least two tokens: one to read and one to predict", ""});
+    throw UserError({where, fmt::format("makes {} token(s)", tokens.size()), "a sample has at least two tokens: one to read and one to predict",
+                     "complete or remove this record"});
   }
   InstructionSample sample;
   sample.input_ids.assign(tokens.begin(), tokens.end() - 1);
@@ -170,7 +172,7 @@ std::vector<bool> assistant_turns(const Conversation& conversation, const Tokens
     const std::size_t end = prefix_length(conversation, index + 1, whole, context, where);
     std::fill(learn.begin() + static_cast<std::ptrdiff_t>(std::min(begin, end)), learn.begin() + static_cast<std::ptrdiff_t>(end), true);
   }
-  if (!found) throw UserError({where, "the conversation has no assistant's turn", "only the assistant's turns are learnt", ""});
+  if (!found) throw UserError({where, "the conversation has no assistant's turn", "only the assistant's turns are learnt", kCorrectRecord});
   return learn;
 }
 

@@ -176,7 +176,7 @@ JsonSource::JsonSource(const std::filesystem::path& path) : name_(path.string())
 
 void JsonSource::add(std::size_t begin, std::size_t end, std::size_t line) {
   if (end - begin > std::numeric_limits<std::uint32_t>::max()) {
-    throw UserError({at_line(line), "one record is larger than 4 GiB", "a record is one sample", ""});
+    throw UserError({at_line(line), "one record is larger than 4 GiB", "a record is one sample", "cut the record into several"});
   }
   spans_.push_back({begin, static_cast<std::uint32_t>(end - begin), static_cast<std::uint32_t>(line)});
 }
@@ -195,7 +195,8 @@ void JsonSource::index_lines() {
 void JsonSource::index_array() {
   const std::string_view text = file_.text();
   const auto broken = [&](std::size_t line, const char* what) {
-    return UserError({at_line(line), std::string("not valid JSON: ") + what, "the file is an array of objects", ""});
+    return UserError({at_line(line), std::string("not valid JSON: ") + what, "the file is an array of objects",
+                      "correct the text there; where the file was cut short, copy it again"});
   };
   std::size_t line = 1;
   std::size_t at = skip_spaces(text, without_byte_order_mark(text), line);
@@ -242,7 +243,7 @@ OrderedJson JsonSource::record(std::int64_t index) const {
   OrderedJson record = parse_record(text, name_, at.line);
   if (!record.is_object()) {
     throw UserError({where(index), fmt::format("holds a JSON {}, not an object", record.type_name()),
-                     "every line of JSONL, or element of the array, is one object", ""});
+                     "every line of JSONL, or element of the array, is one object", kCorrectRecord});
   }
   return record;
 }

@@ -75,11 +75,12 @@ Sources sources_of(const std::vector<std::string>& paths) {
     for (std::size_t i = 0; i < paths.size(); i += 2) {
       const auto weight = as_number(paths[i]);
       if (!weight)
-        throw UserError({"", fmt::format("'{}' stands where a weight should", paths[i]), "a blend is weight, prefix, weight, prefix, …", ""});
+        throw UserError({"", fmt::format("'{}' stands where a weight should", paths[i]), "a blend is weight, prefix, weight, prefix, …",
+                         "give every prefix a weight, or none of them"});
       const std::vector<fs::path> prefixes = prefixes_of(paths[i + 1]);
       if (prefixes.size() > 1)
-        throw UserError(
-            {paths[i + 1], fmt::format("the pattern matches {} prefixes", prefixes.size()), "in a blend a weight belongs to one prefix", ""});
+        throw UserError({paths[i + 1], fmt::format("the pattern matches {} prefixes", prefixes.size()), "in a blend a weight belongs to one prefix",
+                         "name the prefixes one by one, each with its weight"});
       sources.prefixes.push_back(prefixes.front());
       sources.weights.push_back(*weight);
     }
@@ -91,7 +92,9 @@ Sources sources_of(const std::vector<std::string>& paths) {
     const std::vector<fs::path> prefixes = prefixes_of(path);
     sources.prefixes.insert(sources.prefixes.end(), prefixes.begin(), prefixes.end());
   }
-  if (sources.prefixes.empty()) throw UserError({"", "no Megatron files are named", "paths holds prefixes of .bin and .idx pairs", ""});
+  if (sources.prefixes.empty())
+    throw UserError(
+        {"", "no Megatron files are named", "paths holds prefixes of .bin and .idx pairs", "name at least one pair in the dataset's paths"});
   return sources;
 }
 
@@ -109,7 +112,7 @@ MegatronDataset::MegatronDataset(MegatronOptions options) : options_(std::move(o
   const Sources sources = sources_of(options_.paths);
   const std::size_t count = sources.prefixes.size();
   if (count > std::numeric_limits<std::int16_t>::max())
-    throw UserError({"", fmt::format("{} files in one blend", count), "a blend has at most 32767", ""});
+    throw UserError({"", fmt::format("{} files in one blend", count), "a blend has at most 32767", "merge some of the files"});
   if (count == 1) {
     build_parts(sources.prefixes, {options_.num_samples});
     size_ = parts_.front()->sampling.size();

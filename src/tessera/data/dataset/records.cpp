@@ -94,8 +94,8 @@ std::optional<std::string> text_column(const OrderedJson& record, const std::str
   const auto found = record.find(column);
   if (found == record.end() || found->is_null()) return std::nullopt;
   if (!found->is_string()) {
-    throw UserError(
-        {where, fmt::format("column '{}' holds a JSON {}, not text", column, found->type_name()), "the columns of a text dataset hold strings", ""});
+    throw UserError({where, fmt::format("column '{}' holds a JSON {}, not text", column, found->type_name()),
+                     "the columns of a text dataset hold strings", "write it as text, or name another column"});
   }
   return found->get<std::string>();
 }
@@ -112,11 +112,17 @@ std::string stripped(std::string_view text) {
   return begin == std::string_view::npos ? "" : std::string(text.substr(begin, text.find_last_not_of(spaces) - begin + 1));
 }
 
+void refuse_empty(const Records& records, const std::string& why) {
+  if (records.size() > 0) return;
+  throw UserError({records.description(), "the dataset is empty" + why, "training needs at least one sample",
+                   "check the dataset's path, split and limit_dataset_samples"});
+}
+
 void throw_missing_column(const OrderedJson& record, const std::string& column, const std::string& where) {
   std::vector<std::string> existing;
   for (const auto& [key, value] : record.items()) existing.push_back(key);
   throw UserError({where, fmt::format("there is no column '{}'", column), fmt::format("the columns here are {}", fmt::join(existing, ", ")),
-                   did_you_mean(column, existing)});
+                   did_you_mean(column, existing, "name a column that is there, or choose another dataset")});
 }
 
 }  // namespace tessera::data

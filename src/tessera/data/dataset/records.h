@@ -74,6 +74,10 @@ class Records {
   std::int64_t end_ = 0;
 };
 
+/// The remedy for a record that cannot be trained on.
+inline constexpr const char* kCorrectRecord = "correct or remove this record";
+/// UserError when there are no records; `why` goes on from "the dataset is empty".
+void refuse_empty(const Records& records, const std::string& why = "");
 /// The text in a record's column, nullopt when it is null or missing. UserError naming `where`, the column and what is there instead for anything but
 /// text.
 std::optional<std::string> text_column(const OrderedJson& record, const std::string& column, const std::string& where);

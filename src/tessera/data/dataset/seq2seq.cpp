@@ -48,7 +48,7 @@ std::string target_text(const OrderedJson& value) {
 
 Seq2SeqDataset::Seq2SeqDataset(Records records, Seq2SeqColumns columns, InstructionOptions options, DatasetContext context)
     : records_(std::move(records)), columns_(std::move(columns)), options_(options), context_(std::move(context)), long_samples_(options_, context_) {
-  if (records_.size() == 0) throw UserError({records_.description(), "the dataset is empty", "training needs at least one sample", ""});
+  refuse_empty(records_);
   for_each_index(records_.size(), context_.num_threads, "checking samples", [this](std::int64_t index) {
     const Pair found = pair(index);
     const std::string where = records_.where(index);

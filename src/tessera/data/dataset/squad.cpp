@@ -18,7 +18,7 @@ std::string first_answer(const OrderedJson& record, const std::string& where) {
   if (answers == record.end()) throw_missing_column(record, "answers", where);
   const auto texts = answers->is_object() ? answers->find("text") : answers->end();
   if (!answers->is_object() || texts == answers->end() || !texts->is_array() || (!texts->empty() && !texts->front().is_string())) {
-    throw UserError({where, "column 'answers' is not {\"text\": [\"…\"]}", "SQuAD's answers are an object with a list of texts", ""});
+    throw UserError({where, "column 'answers' is not {\"text\": [\"…\"]}", "SQuAD's answers are an object with a list of texts", kCorrectRecord});
   }
   return texts->empty() ? "" : stripped(texts->front().get<std::string>());
 }
@@ -27,7 +27,7 @@ std::string first_answer(const OrderedJson& record, const std::string& where) {
 
 SquadDataset::SquadDataset(Records records, InstructionOptions options, DatasetContext context)
     : records_(std::move(records)), options_(options), context_(std::move(context)), long_samples_(options_, context_) {
-  if (records_.size() == 0) throw UserError({records_.description(), "the dataset is empty", "training needs at least one sample", ""});
+  refuse_empty(records_);
   for_each_index(records_.size(), context_.num_threads, "checking samples", [this](std::int64_t index) { check(index); });
 }
 

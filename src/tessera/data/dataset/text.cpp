@@ -99,7 +99,9 @@ TextDataset::TextDataset(const std::vector<std::filesystem::path>& files, TextOp
     }
   }
   tokens_.emplace(written.path());
-  if (num_tokens() < 2) throw UserError({names_of(files), "the dataset is empty", "a window has at least one token and its successor", ""});
+  if (num_tokens() < 2)
+    throw UserError({names_of(files), "the dataset is empty", "a window has at least one token and its successor",
+                     "check the dataset's path and split: the files hold no text"});
 }
 
 std::span<const TokenId> TextDataset::tokens() const {

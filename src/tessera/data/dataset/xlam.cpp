@@ -43,7 +43,8 @@ OrderedJson list_in(const OrderedJson& record, const std::string& column, const 
   if (list.is_null()) return OrderedJson::array();
   bool objects = list.is_array();
   for (const OrderedJson& item : list) objects = objects && item.is_object();
-  if (!objects) throw UserError({where, fmt::format("column '{}' is not a list of objects", column), "it lists functions with a name", ""});
+  if (!objects)
+    throw UserError({where, fmt::format("column '{}' is not a list of objects", column), "it lists functions with a name", kCorrectRecord});
   return list;
 }
 
@@ -107,7 +108,7 @@ Conversation xlam_conversation(const OrderedJson& record, const std::string& whe
 
 XlamDataset::XlamDataset(Records records, InstructionOptions options, DatasetContext context)
     : records_(std::move(records)), options_(options), context_(std::move(context)), long_samples_(options_, context_) {
-  if (records_.size() == 0) throw UserError({records_.description(), "the dataset is empty", "training needs at least one sample", ""});
+  refuse_empty(records_);
   if (!context_.chat_template) {
     throw UserError({"", "there is no chat template", "calls of functions are written down by the tokenizer's template",
                      "set chat_template to a .jinja file, or use a model that was trained to call functions"});

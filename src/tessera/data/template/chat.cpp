@@ -44,8 +44,8 @@ struct ChatTemplate::Parsed {
   jinja::Block block;
   bool marks_generation = false;
 
-  UserError error(const jinja::TemplateError& error) const {
-    return UserError({fmt::format("{}:{}", name, error.line), fmt::format("chat template: {}", error.what()), "", ""});
+  UserError error(const jinja::TemplateError& error, const char* fix) const {
+    return UserError({fmt::format("{}:{}", name, error.line), fmt::format("chat template: {}", error.what()), "", fix});
   }
 };
 
@@ -54,7 +54,7 @@ ChatTemplate::ChatTemplate(std::string_view text, std::string name) {
   try {
     parsed->block = jinja::parse(text);
   } catch (const jinja::TemplateError& error) {
-    throw parsed->error(error);
+    throw parsed->error(error, "correct the template, or use another");
   }
   parsed->marks_generation = has_generation_block(text);
   parsed_ = std::move(parsed);
@@ -69,7 +69,7 @@ RenderedChat ChatTemplate::render(const ChatRequest& request) const {
     rendered.assistant_ranges = interpreter.generation_ranges();
     return rendered;
   } catch (const jinja::TemplateError& error) {
-    throw parsed_->error(error);
+    throw parsed_->error(error, "correct the conversation, or use another template");
   }
 }
 
@@ -81,7 +81,8 @@ ChatTemplate load_chat_template(const std::filesystem::path& path) {
   if (path.extension() == ".json") {
     const Json json = parse_json(text, path.string());
     if (!json.is_object() || !json.contains("chat_template") || !json["chat_template"].is_string())
-      throw UserError({path.string(), "there is no text \"chat_template\"", "a JSON file holds the template under that key", ""});
+      throw UserError({path.string(), "there is no text \"chat_template\"", "a JSON file holds the template under that key",
+                       "name a tokenizer_config.json, a chat_template.json or a .jinja file"});
     text = json["chat_template"].get<std::string>();
   }
   return {text, path.string()};

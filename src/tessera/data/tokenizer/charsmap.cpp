@@ -4,6 +4,7 @@
 
 #include "tessera/core/base64.h"
 #include "tessera/core/error.h"
+#include "tessera/data/tokenizer/json_section.h"
 #include "tessera/data/tokenizer/unicode.h"
 
 namespace tessera::data {
@@ -22,7 +23,7 @@ Charsmap::Charsmap(std::string_view bytes, const std::string& where) {
   std::uint32_t trie_bytes = 0;
   if (bytes.size() >= sizeof trie_bytes) std::memcpy(&trie_bytes, bytes.data(), sizeof trie_bytes);
   if (bytes.size() < sizeof trie_bytes || trie_bytes > bytes.size() - sizeof trie_bytes || trie_bytes % 4 != 0)
-    throw UserError({where, "the precompiled character map is truncated", "", ""});
+    throw UserError({where, "the precompiled character map is truncated", "", kDamagedTokenizer});
   units_.resize(trie_bytes / 4);
   if (trie_bytes > 0) std::memcpy(units_.data(), bytes.data() + sizeof trie_bytes, trie_bytes);
   pool_ = bytes.substr(sizeof trie_bytes + trie_bytes);
@@ -73,7 +74,7 @@ std::string Charsmap::normalize(std::string_view text) const {
 
 Charsmap parse_charsmap(std::string_view base64, const std::string& where) {
   const auto bytes = base64_decode(base64);
-  if (!bytes) throw UserError({where, "precompiled_charsmap is not valid base64", "", ""});
+  if (!bytes) throw UserError({where, "precompiled_charsmap is not valid base64", "", kDamagedTokenizer});
   return {*bytes, where};
 }
 

@@ -127,7 +127,7 @@ DecoderStep parse_step(const JsonSection& section) {
   if (type == "BPEDecoder") return BpeDecoder{section.string_or("suffix", "</w>")};
   if (type == "CTC")
     return CtcDecoder{section.string_or("pad_token", "<pad>"), section.string_or("word_delimiter_token", "|"), section.boolean_or("cleanup", true)};
-  section.fail(fmt::format("the decoder \"{}\" is not supported", type));
+  section.not_supported(fmt::format("the decoder \"{}\"", type));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
 #include "tessera/data/tokenizer/byte_level.h"
+#include "tessera/data/tokenizer/json_section.h"
 
 namespace tessera::data {
 namespace {
@@ -16,7 +17,7 @@ constexpr std::size_t kMostTokens = std::size_t{1} << 22;
 
 void check_model(const TokenizerDefinition& definition) {
   const ModelDefinition& model = definition.model;
-  const auto fail = [&](std::string what) { throw UserError({definition.where, std::move(what), "", ""}); };
+  const auto fail = [&](std::string what) { throw UserError({definition.where, std::move(what), "", kDamagedTokenizer}); };
   const auto in_vocabulary = [&](TokenId id) { return id >= 0 && static_cast<std::size_t>(id) < model.tokens.size(); };
   if (model.tokens.size() > kMostTokens) fail(fmt::format("token ids up to {} are not supported", model.tokens.size() - 1));
   for (std::size_t i = 0; i < model.tokens.size(); ++i)
@@ -33,9 +34,10 @@ void check_model(const TokenizerDefinition& definition) {
 void check_added_tokens(const TokenizerDefinition& definition) {
   for (const AddedToken& token : definition.added_tokens) {
     if (token.id < 0 || static_cast<std::size_t>(token.id) >= kMostTokens)
-      throw UserError({definition.where, fmt::format("added token \"{}\" has the id {}, which is not supported", token.content, token.id), "", ""});
+      throw UserError(
+          {definition.where, fmt::format("added token \"{}\" has the id {}, which is not supported", token.content, token.id), "", kOtherTokenizer});
     if (first_invalid_utf8(token.content) != std::string::npos)
-      throw UserError({definition.where, fmt::format("added token {} is not valid UTF-8", token.id), "", ""});
+      throw UserError({definition.where, fmt::format("added token {} is not valid UTF-8", token.id), "", kDamagedTokenizer});
   }
 }
 

@@ -18,6 +18,8 @@ using formats::SentencePieceAlgorithm;
 using formats::SentencePieceModel;
 using formats::SentencePieceType;
 
+constexpr const char* kTakeTokenizerJson = "give the model's tokenizer.json in its place, to `tessera convert` with --tokenizer";
+
 /// How llama.cpp's names for pre-tokenizers cut text (llama_vocab::impl::load and llm_tokenizer_bpe in its src/llama-vocab.cpp).
 enum class Cut { gpt2, digits, llama3, qwen2, o200k, tekken };
 
@@ -38,7 +40,8 @@ constexpr std::array<PreTokenizerName, 31> kNames = {
 Cut cut_of(const std::string& name, const std::string& where) {
   const auto* known = std::find_if(kNames.begin(), kNames.end(), [&](const auto& entry) { return entry.name == name; });
   if (known == kNames.end())
-    throw UserError({where, fmt::format("the pre-tokenizer \"{}\" (tokenizer.ggml.pre) is not supported yet", name), "", ""});
+    throw UserError({where, fmt::format("the pre-tokenizer \"{}\" (tokenizer.ggml.pre) is not supported yet", name),
+                     "it says how text is cut into words", kTakeTokenizerJson});
   if (name == "default") log::note("{}: it does not say how text is cut into words; taking GPT-2's way", where);
   return known->cut;
 }
@@ -69,14 +72,14 @@ struct Vocabulary {
 Vocabulary vocabulary_of(const GgufFile& file, const std::string& where) {
   Vocabulary vocabulary;
   auto tokens = file.find_strings("tokenizer.ggml.tokens");
-  if (!tokens || tokens->empty()) throw UserError({where, "the GGUF holds no tokenizer (tokenizer.ggml.tokens is missing)", "", ""});
+  if (!tokens || tokens->empty()) throw UserError({where, "the GGUF holds no tokenizer (tokenizer.ggml.tokens is missing)", "", kTakeTokenizerJson});
   vocabulary.tokens = std::move(*tokens);
   const auto types = file.find_integers("tokenizer.ggml.token_type");
   if (types && types->size() != vocabulary.tokens.size())
-    throw UserError({where, fmt::format("{} token types for {} tokens", types->size(), vocabulary.tokens.size()), "", ""});
+    throw UserError({where, fmt::format("{} token types for {} tokens", types->size(), vocabulary.tokens.size()), "", formats::kConvertGgufAgain});
   for (std::size_t i = 0; i < vocabulary.tokens.size(); ++i) {
     const std::int64_t type = types ? (*types)[i] : 1;
-    if (type < 1 || type > 6) throw UserError({where, fmt::format("token {} has the unknown type {}", i, type), "", ""});
+    if (type < 1 || type > 6) throw UserError({where, fmt::format("token {} has the unknown type {}", i, type), "", formats::kConvertGgufAgain});
     vocabulary.types.push_back(static_cast<SentencePieceType>(type));
   }
   return vocabulary;
@@ -86,7 +89,8 @@ std::optional<TokenId> token_id(const GgufFile& file, const char* key, const Voc
   const auto id = file.find_integer(key);
   if (!id || *id < 0 || *id == 0xFFFFFFFF) return std::nullopt;
   if (static_cast<std::size_t>(*id) >= vocabulary.tokens.size())
-    throw UserError({where, fmt::format("{} is {}, outside the vocabulary of {}", key, *id, vocabulary.tokens.size()), "", ""});
+    throw UserError(
+        {where, fmt::format("{} is {}, outside the vocabulary of {}", key, *id, vocabulary.tokens.size()), "", formats::kConvertGgufAgain});
   return static_cast<TokenId>(*id);
 }
 
@@ -120,7 +124,7 @@ std::vector<AddedToken> added_tokens_of(const Vocabulary& vocabulary) {
 TokenizerDefinition byte_level_definition(const GgufFile& file, const Vocabulary& vocabulary, const std::string& where) {
   const Cut cut = cut_of(file.find_string("tokenizer.ggml.pre").value_or("default"), where);
   const auto merges = file.find_strings("tokenizer.ggml.merges");
-  if (!merges) throw UserError({where, "tokenizer.ggml.merges is missing", "", ""});
+  if (!merges) throw UserError({where, "tokenizer.ggml.merges is missing", "", formats::kConvertGgufAgain});
   TokenizerDefinition definition;
   definition.where = where;
   definition.model.tokens = vocabulary.tokens;
@@ -148,7 +152,7 @@ TokenizerDefinition scored_definition(const GgufFile& file, const Vocabulary& vo
                                       const std::string& where) {
   const auto scores = file.find_numbers("tokenizer.ggml.scores");
   if (!scores || scores->size() != vocabulary.tokens.size())
-    throw UserError({where, "tokenizer.ggml.scores must hold a score for every token", "", ""});
+    throw UserError({where, "tokenizer.ggml.scores must hold a score for every token", "", formats::kConvertGgufAgain});
   SentencePieceModel model;
   model.algorithm = algorithm;
   for (std::size_t i = 0; i < vocabulary.tokens.size(); ++i)
@@ -181,7 +185,7 @@ TokenizerDefinition from_gguf(const GgufFile& file) {
   else if (kind == "t5")
     definition = scored_definition(file, vocabulary, SentencePieceAlgorithm::unigram, where);
   else
-    throw UserError({where, fmt::format("the GGUF tokenizer kind \"{}\" is not supported yet", kind), "gpt2, llama and t5 are", ""});
+    throw UserError({where, fmt::format("the GGUF tokenizer kind \"{}\" is not supported yet", kind), "gpt2, llama and t5 are", kTakeTokenizerJson});
   definition.end_of_generation = end_of_turn_ids(file, vocabulary, where);
   definition.chat_template = file.find_string("tokenizer.chat_template");
   return definition;

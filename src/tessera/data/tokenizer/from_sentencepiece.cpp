@@ -4,6 +4,7 @@
 
 #include "tessera/core/base64.h"
 #include "tessera/core/error.h"
+#include "tessera/data/tokenizer/json_section.h"
 #include "tessera/data/tokenizer/merge_rules.h"
 #include "tessera/data/tokenizer/post_processor.h"
 #include "tessera/data/tokenizer/sources.h"
@@ -111,7 +112,7 @@ Json decoder_of(const SentencePieceModel& model) {
 }
 
 void refuse_what_is_not_supported(const SentencePieceModel& model, const std::string& where) {
-  const auto refuse = [&](const char* what) { throw UserError({where, fmt::format("SentencePiece {} not supported", what), "", ""}); };
+  const auto refuse = [&](const char* what) { throw UserError({where, fmt::format("SentencePiece {} not supported", what), "", kOtherTokenizer}); };
   if (model.algorithm == SentencePieceAlgorithm::word) refuse("word models are");
   if (model.algorithm == SentencePieceAlgorithm::character) refuse("character models are");
   if (model.treat_whitespace_as_suffix) refuse("models with treat_whitespace_as_suffix are");
@@ -145,7 +146,7 @@ TokenizerDefinition from_llama2c(const formats::Llama2cTokenizer& tokenizer, con
   constexpr std::size_t kNumBytes = 256;
   if (tokenizer.tokens.size() < kNumSpecial + kNumBytes)
     throw UserError({where, fmt::format("a llama2.c tokenizer of {} tokens is not supported", tokenizer.tokens.size()),
-                     "it begins with <unk>, <s>, </s> and the 256 bytes", ""});
+                     "it begins with <unk>, <s>, </s> and the 256 bytes", "check that this is llama2.c's tokenizer.bin"});
   SentencePieceModel model;
   model.algorithm = SentencePieceAlgorithm::bpe;
   model.remove_extra_whitespaces = false;

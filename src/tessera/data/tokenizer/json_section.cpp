@@ -13,7 +13,11 @@ JsonSection::JsonSection(const Json& json, std::string where, std::string path) 
 }
 
 void JsonSection::fail(const std::string& what, const std::string& rule) const {
-  throw UserError({where_, path_.empty() ? what : fmt::format("{}: {}", path_, what), rule, ""});
+  throw UserError({where_, path_.empty() ? what : fmt::format("{}: {}", path_, what), rule, kDamagedTokenizer});
+}
+
+void JsonSection::not_supported(const std::string& what, const std::string& rule) const {
+  throw UserError({where_, fmt::format("{}{}{} is not supported", path_, path_.empty() ? "" : ": ", what), rule, kOtherTokenizer});
 }
 
 const Json* JsonSection::find(const char* key) const {

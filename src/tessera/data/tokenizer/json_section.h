@@ -8,6 +8,10 @@
 
 namespace tessera::data {
 
+/// Remedies for a tokenizer that cannot be used.
+inline constexpr const char* kDamagedTokenizer = "download the file again; if that does not help, choose a model with another tokenizer";
+inline constexpr const char* kOtherTokenizer = "choose a model with another tokenizer";
+
 /// Typed reading of one object of a tokenizer file that nobody has checked. A field of the wrong type, or a required one that is missing, is a
 /// UserError that names file, section and field; null counts as absent.
 class JsonSection {
@@ -26,6 +30,8 @@ class JsonSection {
   const Json& array(const char* key) const;
 
   [[noreturn]] void fail(const std::string& what, const std::string& rule = "") const;
+  /// "WHAT is not supported".
+  [[noreturn]] void not_supported(const std::string& what, const std::string& rule = "") const;
   const std::string& where() const { return where_; }
   const std::string& path() const { return path_; }
 

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "tessera/core/error.h"
+#include "tessera/data/tokenizer/json_section.h"
 #include "tessera/data/tokenizer/token_table.h"
 
 namespace tessera::data {
@@ -36,12 +37,12 @@ std::vector<Merge> merges_of_spellings(const std::vector<std::string>& merges, c
     const std::string& merge = merges[i];
     const std::size_t space = merge.find(' ', 1);
     if (space == std::string::npos || space + 1 == merge.size())
-      throw UserError({where, fmt::format("merge {} (\"{}\") must be two tokens with a space between", i, merge), "", ""});
+      throw UserError({where, fmt::format("merge {} (\"{}\") must be two tokens with a space between", i, merge), "", kDamagedTokenizer});
     const std::string left = merge.substr(0, space);
     const std::string right = merge.substr(space + 1);
     const Merge rule = {table.find(left), table.find(right), table.find(left + right), static_cast<std::uint32_t>(i)};
     if (rule.left < 0 || rule.right < 0 || rule.merged < 0)
-      throw UserError({where, fmt::format("merge {} (\"{}\") needs a token that is not in the vocabulary", i, merge), "", ""});
+      throw UserError({where, fmt::format("merge {} (\"{}\") needs a token that is not in the vocabulary", i, merge), "", kDamagedTokenizer});
     rules.push_back(rule);
   }
   return rules;

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 Json read_optional(const fs::path& path) {
   if (!fs::exists(path)) return Json::object();
   Json json = read_json_file(path);
-  if (!json.is_object()) throw UserError({path.string(), "expected an object", "", ""});
+  if (!json.is_object()) throw UserError({path.string(), "expected an object", "", kDamagedTokenizer});
   return json;
 }
 
@@ -58,7 +58,7 @@ void add_added_tokens_decoder(const Json& config, const std::string& where, Toke
     TokenId id = -1;
     const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
     const std::string path = "added_tokens_decoder." + key;
-    if (error != std::errc() || end != key.data() + key.size() || id < 0) throw UserError({where, path + ": not a token id", "", ""});
+    if (error != std::errc() || end != key.data() + key.size() || id < 0) throw UserError({where, path + ": not a token id", "", kDamagedTokenizer});
     AddedToken token = parse_added_token(fields, id, where, path);
     if (!token.content.empty() && find_added(definition, token.content) == nullptr) definition.added_tokens.push_back(std::move(token));
   }
@@ -68,7 +68,7 @@ void add_added_tokens_json(const fs::path& path, TokenizerDefinition& definition
   const Json tokens = read_optional(path);
   for (const auto& [content, id] : tokens.items()) {
     if (!id.is_number_unsigned() || id.get<std::uint64_t>() > 1U << 22)
-      throw UserError({path.string(), fmt::format("\"{}\" has no proper id", content), "", ""});
+      throw UserError({path.string(), fmt::format("\"{}\" has no proper id", content), "", kDamagedTokenizer});
     if (find_added(definition, content) != nullptr) continue;
     AddedToken token;
     token.id = id.get<TokenId>();

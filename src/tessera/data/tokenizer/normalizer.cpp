@@ -113,7 +113,7 @@ NormalizerStep parse_step(const JsonSection& section) {
   if (type == "ByteLevel") return ByteLevelNormalizer{};
   if (type == "Nmt") return NmtNormalizer{};
   if (type == "Precompiled") return PrecompiledNormalizer{parse_charsmap(section.string_or("precompiled_charsmap", ""), section.where())};
-  section.fail(fmt::format("the normalizer \"{}\" is not supported", type));
+  section.not_supported(fmt::format("the normalizer \"{}\"", type));
 }
 
 }  // namespace

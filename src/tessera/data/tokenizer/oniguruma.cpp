@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tessera/core/error.h"
+#include "tessera/data/tokenizer/json_section.h"
 #include "tessera/data/tokenizer/regex.h"
 
 namespace tessera::data {
@@ -67,7 +68,7 @@ class Translator {
     return pattern_[position_++];
   }
   [[noreturn]] void refuse(const std::string& why) const {
-    throw UserError({where_, fmt::format("the pattern {} is not supported: {}", pattern_, why), "", ""});
+    throw UserError({where_, fmt::format("the pattern {} is not supported: {}", pattern_, why), "", kOtherTokenizer});
   }
 
   std::string escape(bool in_class) {

@@ -23,13 +23,13 @@ SpecialFrame frame_of_template(const JsonSection& section) {
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const JsonSection part(parts[i], section.where(), fmt::format("{}.single[{}]", section.path(), i));
     if (part.find("Sequence") != nullptr) {
-      if (std::exchange(text_seen, true)) section.fail("a template that repeats the text is not supported");
+      if (std::exchange(text_seen, true)) section.not_supported("a template that repeats the text");
       continue;
     }
     const JsonSection special = section.object("special_tokens").object(part.object("SpecialToken").string("id").c_str());
     for (const Json& id : special.array("ids")) (text_seen ? frame.after : frame.before).push_back(token_id(id, special));
   }
-  if (!text_seen) section.fail("a template that leaves the text out is not supported");
+  if (!text_seen) section.not_supported("a template that leaves the text out");
   return frame;
 }
 
@@ -44,7 +44,7 @@ SpecialFrame frame_of(const JsonSection& section) {
   if (type == "ByteLevel") return {};
   if (type == "TemplateProcessing") return frame_of_template(section);
   if (type == "BertProcessing" || type == "RobertaProcessing") return {{pair_id(section, "cls")}, {pair_id(section, "sep")}};
-  section.fail(fmt::format("the post-processor \"{}\" is not supported", type));
+  section.not_supported(fmt::format("the post-processor \"{}\"", type));
 }
 
 }  // namespace

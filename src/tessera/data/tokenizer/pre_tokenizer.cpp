@@ -212,7 +212,7 @@ void add_step(const JsonSection& section, std::vector<PreTokenizerStep>& steps) 
   if (type == "CharDelimiterSplit") return steps.push_back(char_delimiter(section));
   if (type == "UnicodeScripts") return steps.push_back(UnicodeScriptsPreTokenizer{});
   if (type == "FixedLength") return steps.push_back(fixed_length(section));
-  if (type != "BertPreTokenizer") section.fail(fmt::format("the pre-tokenizer \"{}\" is not supported", type));
+  if (type != "BertPreTokenizer") section.not_supported(fmt::format("the pre-tokenizer \"{}\"", type));
   steps.push_back(characters(is_white_space, SplitBehavior::removed));
   steps.push_back(characters(is_punctuation, SplitBehavior::isolated));
 }

@@ -7,6 +7,7 @@
 #include <array>
 
 #include "tessera/core/error.h"
+#include "tessera/data/tokenizer/json_section.h"
 #include "tessera/data/tokenizer/unicode.h"
 
 namespace tessera::data {
@@ -56,7 +57,8 @@ Regex::Regex(const std::string& pattern, const std::string& where) : code_(std::
   constexpr std::uint32_t kOptions = PCRE2_UTF | PCRE2_UCP | PCRE2_NO_UTF_CHECK | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C;
   code_->compiled.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), kOptions, &error, &offset, context.get()));
   if (!code_->compiled)
-    throw UserError({where, fmt::format("the pattern {} is not supported: {} (at byte {})", pattern, pcre2_message(error), offset), "", ""});
+    throw UserError(
+        {where, fmt::format("the pattern {} is not supported: {} (at byte {})", pattern, pcre2_message(error), offset), "", kOtherTokenizer});
   code_->where = where;
   code_->jit = pcre2_jit_compile(code_->compiled.get(), PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD) == 0;
 }
@@ -76,7 +78,7 @@ std::size_t Regex::search(std::string_view text, const Take& take, std::size_t s
   while (start <= text.size()) {
     const int result = match(code, code_->jit, text, start, partial ? PCRE2_PARTIAL_HARD : 0, data.get());
     if (result == PCRE2_ERROR_NOMATCH || result == PCRE2_ERROR_PARTIAL) return start;
-    if (result < 0) throw UserError({code_->where, "the pattern is too costly to match: " + pcre2_message(result), "", ""});
+    if (result < 0) throw UserError({code_->where, "the pattern is too costly to match: " + pcre2_message(result), "", kOtherTokenizer});
     // \K may report a match that begins after its end; there is nothing to take then.
     const std::size_t begin = range[0];
     const std::size_t end = std::max(begin, static_cast<std::size_t>(range[1]));

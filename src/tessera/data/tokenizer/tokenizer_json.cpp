@@ -13,9 +13,7 @@ constexpr std::uint64_t kLargestId = (1U << 22) - 1;
 
 TokenId token_id(const JsonSection& section, const char* what, const Json& json) {
   const auto id = natural_number(json, kLargestId);
-  if (!id)
-    section.fail(fmt::format("the id {} of \"{}\" is not supported", json.dump().substr(0, 40), what),
-                 fmt::format("ids go from 0 to {}", kLargestId));
+  if (!id) section.not_supported(fmt::format("the id {} of \"{}\"", json.dump().substr(0, 40), what), fmt::format("ids go from 0 to {}", kLargestId));
   return static_cast<TokenId>(*id);
 }
 
@@ -89,7 +87,7 @@ void read_unk_token(const JsonSection& section, ModelDefinition& model, bool req
 void read_bpe(const JsonSection& section, ModelDefinition& model) {
   model.kind = ModelKind::bpe;
   if (const Json* dropout = section.find("dropout"); dropout != nullptr && (!dropout->is_number() || dropout->get<double>() != 0))
-    section.fail("BPE dropout is not supported", "Tessera tokenizes the same text the same way every time");
+    section.not_supported("BPE dropout", "Tessera tokenizes the same text the same way every time");
   model.byte_fallback = section.boolean_or("byte_fallback", false);
   model.fuse_unk = section.boolean_or("fuse_unk", false);
   model.ignore_merges = section.boolean_or("ignore_merges", false);
@@ -140,7 +138,7 @@ ModelDefinition parse_model(const JsonSection& section) {
     read_vocabulary(section, model);
     read_unk_token(section, model, false);
   } else {
-    section.fail(fmt::format("the model \"{}\" is not supported", type), "BPE, Unigram, WordPiece or WordLevel");
+    section.not_supported(fmt::format("the model \"{}\"", type), "BPE, Unigram, WordPiece or WordLevel");
   }
   return model;
 }
