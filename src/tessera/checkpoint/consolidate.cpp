@@ -230,7 +230,8 @@ std::unique_ptr<formats::TensorSource> open_checkpoint_source(const fs::path& ch
 
 std::string config_with_dtype(const std::string& config_json, DType dtype, const std::string& where) {
   OrderedJson config = parse_ordered_json(config_json, where);
-  if (!config.is_object()) throw UserError(Problem{where, "config.json is not a JSON object", "", ""});
+  if (!config.is_object())
+    throw UserError(Problem{where, "config.json is not a JSON object", "", "copy the model's own config.json into the checkpoint"});
   const char* key = config.contains("dtype") && !config.contains("torch_dtype") ? "dtype" : "torch_dtype";
   config[key] = torch_name(dtype);
   config.erase("quantization_config");  // weights were dequantised as they were loaded

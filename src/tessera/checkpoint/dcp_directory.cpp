@@ -25,6 +25,8 @@ std::vector<fs::path> safetensors_files(const fs::path& folder) {
   return files;
 }
 
+constexpr const char* kDamaged = "copy the checkpoint's files again, or save it again where it was made";
+
 /// The first folder that holds sharded weights, or a pickle.
 std::optional<fs::path> find_folder(const fs::path& path, const auto& has) {
   for (const fs::path& folder : {path, path / "model", path / "sharded", path / "model" / "sharded"})
@@ -43,17 +45,17 @@ std::vector<std::int64_t> offset_of(const Json& sharding, const formats::TensorI
   if (!sharding.contains(info.name)) return std::vector<std::int64_t>(info.shape.size(), 0);  // not sharded
   auto offset = sharding.at(info.name).at("saved_offsets").get<std::vector<std::int64_t>>();
   if (offset.size() != info.shape.size() || std::ranges::any_of(offset, [](std::int64_t at) { return at < 0 || at > (std::int64_t{1} << 48); }))
-    throw UserError(Problem{where, fmt::format("{}: impossible saved_offsets", info.name), "", ""});
+    throw UserError(Problem{where, fmt::format("{}: impossible saved_offsets", info.name), "", kDamaged});
   return offset;
 } catch (const Json::exception& error) {
-  throw UserError(Problem{where, fmt::format("{}: no saved_offsets in {}: {}", info.name, kShardingInfo, error.what()), "", ""});
+  throw UserError(Problem{where, fmt::format("{}: no saved_offsets in {}: {}", info.name, kShardingInfo, error.what()), "", kDamaged});
 }
 
 /// The headers do not tell a tensor's global shape: it reaches as far as its boxes do. What several ranks hold alike may be written several times.
 void add(TensorRecords& records, const formats::TensorInfo& info, BoxRecord box, const std::string& where) {
   TensorRecord& record = records.try_emplace(info.name, TensorRecord{info.dtype, info.shape, {}}).first->second;
   if (record.dtype != info.dtype || record.shape.size() != info.shape.size())
-    throw UserError(Problem{where, fmt::format("{}: another dtype or number of dimensions than in other files", info.name), "", ""});
+    throw UserError(Problem{where, fmt::format("{}: another dtype or number of dimensions than in other files", info.name), "", kDamaged});
   if (std::ranges::any_of(record.boxes, [&](const BoxRecord& other) { return other.offset == box.offset && other.size == box.size; })) return;
   for (std::size_t dim = 0; dim < box.size.size(); ++dim) record.shape[dim] = std::max(record.shape[dim], box.offset[dim] + box.size[dim]);
   record.boxes.push_back(std::move(box));

@@ -241,7 +241,8 @@ Manifest read_manifest(const fs::path& checkpoint) {
   if (!fs::exists(checkpoint))
     throw UserError(Problem{checkpoint.string(), "no such checkpoint", "", "`tessera checkpoint list` shows those of a run"});
   if (!fs::exists(path))
-    throw UserError(Problem{checkpoint.string(), "not a complete checkpoint: it has no manifest.json", "the manifest is written last", ""});
+    throw UserError(Problem{checkpoint.string(), "not a complete checkpoint: it has no manifest.json", "the manifest is written last",
+                            "name another checkpoint: `tessera checkpoint list` shows the complete ones"});
   return manifest_from_text(read_text_file(path), path.string());
 }
 

@@ -46,7 +46,8 @@ Json to_json(const ModelSignature& signature) { return {{"description", signatur
 ModelSignature signature_from_json(const Json& json, const std::string& where) try {
   return {json.at("description").get<std::string>(), json.at("hash").get<std::string>()};
 } catch (const Json::exception& error) {
-  throw UserError(Problem{where, std::string("no model signature: ") + error.what(), "", ""});
+  throw UserError(Problem{where, std::string("no model signature: ") + error.what(), "",
+                          "name another checkpoint: `tessera checkpoint list` shows the complete ones"});
 }
 
 }  // namespace tessera::checkpoint

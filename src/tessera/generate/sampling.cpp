@@ -53,13 +53,16 @@ std::size_t nucleus(const std::vector<double>& weights, double top_p) {
 
 void check(const SamplingOptions& options) {
   ProblemList problems;
-  const auto require = [&](bool valid, const std::string& what, const std::string& rule) {
-    if (!valid) problems.add({"", what, rule, ""});
+  const auto require = [&](bool valid, const std::string& what, const std::string& rule, const std::string& fix) {
+    if (!valid) problems.add({"", what, rule, fix});
   };
-  require(options.temperature >= 0.0, fmt::format("temperature {} is negative", options.temperature), "0 is greedy, larger is more random");
-  require(options.top_k >= 0, fmt::format("top-k {} is negative", options.top_k), "0 keeps all tokens");
-  require(options.top_p > 0.0 && options.top_p <= 1.0, fmt::format("top-p {} is out of range", options.top_p), "0 < top-p <= 1");
-  require(options.repetition_penalty > 0.0, fmt::format("repetition penalty {} is not positive", options.repetition_penalty), "1 means none");
+  require(options.temperature >= 0.0, fmt::format("temperature {} is negative", options.temperature), "0 is greedy, larger is more random",
+          "set --temperature to 0 or more");
+  require(options.top_k >= 0, fmt::format("top-k {} is negative", options.top_k), "0 keeps all tokens", "set --top-k to 0 or more");
+  require(options.top_p > 0.0 && options.top_p <= 1.0, fmt::format("top-p {} is out of range", options.top_p), "it is a share of the probability",
+          "set --top-p above 0, to 1 at most");
+  require(options.repetition_penalty > 0.0, fmt::format("repetition penalty {} is not positive", options.repetition_penalty), "1 means none",
+          "set --repetition-penalty above 0");
   problems.throw_if_any();
 }
 
