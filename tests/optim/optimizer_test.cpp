@@ -163,7 +163,8 @@ TEST(OptimizerTest, ReportsPatternsThatAreWrongOrMatchNothing) {
   model::ParameterStore store(small_table(), {});
   const Optimizer optimizer(store, {.groups = {.patterns = {{"experts", {}}, {"norm", {}}}}});
   EXPECT_THAT(optimizer.unmatched_patterns(), ElementsAre("experts"));
-  EXPECT_THAT(error_of([&] { Optimizer(store, {.groups = {.patterns = {{"(", {}}}}}); }), HasSubstr("\"(\" is not a regular expression"));
+  EXPECT_THAT(error_of([&] { Optimizer(store, {.groups = {.patterns = {{"(", {}, "recipe.yaml:7"}}}}); }),
+              HasSubstr("recipe.yaml:7: optimizer.param_group_overrides: \"(\" is not a regular expression"));
 }
 
 }  // namespace

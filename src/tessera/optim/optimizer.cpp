@@ -28,7 +28,9 @@ std::vector<std::regex> compile_patterns(const std::vector<PatternGroup>& groups
     try {
       patterns.emplace_back(group.pattern);
     } catch (const std::regex_error& error) {
-      problems.add({"", fmt::format("optimizer.param_group_overrides: \"{}\" is not a regular expression: {}", group.pattern, error.what()), "", ""});
+      problems.add({group.where, fmt::format("optimizer.param_group_overrides: \"{}\" is not a regular expression: {}", group.pattern, error.what()),
+                    "a pattern is an ECMAScript regular expression over parameter names",
+                    "correct it; a literal bracket or dot is written \\[ or \\."});
     }
   }
   problems.throw_if_any();

@@ -28,6 +28,7 @@ struct Multipliers {
 struct PatternGroup {
   std::string pattern;
   Multipliers multipliers;
+  std::string where = {};  ///< "file:line", for messages
 };
 
 /// Which parameters get multipliers of their own. By default none: everything decays, as in torch.

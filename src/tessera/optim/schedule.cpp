@@ -25,6 +25,8 @@ constexpr std::array<std::pair<WsdDecayStyle, std::string_view>, 4> kWsdDecaySty
 constexpr std::array<std::pair<WeightDecayStyle, std::string_view>, 3> kWeightDecayStyles = {
     {{WeightDecayStyle::Constant, "constant"}, {WeightDecayStyle::Linear, "linear"}, {WeightDecayStyle::Cosine, "cosine"}}};
 
+constexpr const char* kOtherCheckpoint = "name another checkpoint: `tessera checkpoint list` shows the complete ones";
+
 template <class Names, class Value>
 std::string_view name_of(const Names& names, Value value) {
   return std::find_if(names.begin(), names.end(), [&](const auto& entry) { return entry.first == value; })->second;
@@ -34,7 +36,7 @@ template <class Names>
 auto value_of(const Names& names, const Json& json, const char* key, const std::string& where) {
   const std::string name = json.at(key).template get<std::string>();
   const auto found = std::find_if(names.begin(), names.end(), [&](const auto& entry) { return entry.second == name; });
-  if (found == names.end()) throw UserError(Problem{where, fmt::format("{}: unknown style \"{}\"", key, name), "", ""});
+  if (found == names.end()) throw UserError(Problem{where, fmt::format("{}: unknown style \"{}\"", key, name), "", kOtherCheckpoint});
   return found->first;
 }
 
@@ -64,41 +66,56 @@ double decay_coefficient(const Schedule& schedule, std::int64_t step) {
   return schedule.decay_style == DecayStyle::Linear ? 1.0 - ratio : half_cosine(ratio);
 }
 
+template <class Value>
+void refuse_negative(const char* key, Value value, const std::string& where, ProblemList& problems) {
+  if (value < 0)
+    problems.add({where, fmt::format("lr_scheduler.{} is negative ({})", key, value), "", fmt::format("set lr_scheduler.{} to 0 or more", key)});
+}
+
 void check_learning_rates(const Schedule& schedule, const std::string& where, ProblemList& problems) {
-  if (schedule.min_lr < 0.0) problems.add({where, fmt::format("min_lr is negative ({})", schedule.min_lr), "", ""});
+  refuse_negative("min_lr", schedule.min_lr, where, problems);
   if (schedule.min_lr > schedule.max_lr)
-    problems.add(
-        {where, fmt::format("min_lr ({}) is above max_lr ({})", schedule.min_lr, schedule.max_lr), "the learning rate decays to min_lr", ""});
+    problems.add({where, fmt::format("lr_scheduler.min_lr ({}) is above max_lr ({})", schedule.min_lr, schedule.max_lr),
+                  "the learning rate decays to min_lr", "lower it, or raise optimizer.lr (or lr_scheduler.max_lr, where it is given)"});
   if (schedule.init_lr > schedule.max_lr)
-    problems.add({where, fmt::format("init_lr ({}) is above max_lr ({})", schedule.init_lr, schedule.max_lr), "the warm-up rises to max_lr", ""});
+    problems.add({where, fmt::format("lr_scheduler.init_lr ({}) is above max_lr ({})", schedule.init_lr, schedule.max_lr),
+                  "the warm-up rises to max_lr", "lower it, or raise optimizer.lr (or lr_scheduler.max_lr, where it is given)"});
 }
 
 void check_steps(const Schedule& schedule, const std::string& where, ProblemList& problems) {
-  if (schedule.warmup_steps < 0) problems.add({where, fmt::format("lr_warmup_steps is negative ({})", schedule.warmup_steps), "", ""});
+  refuse_negative("lr_warmup_steps", schedule.warmup_steps, where, problems);
   if (schedule.warmup_steps >= schedule.decay_steps)
-    problems.add({where, fmt::format("lr_warmup_steps ({}) is not less than lr_decay_steps ({})", schedule.warmup_steps, schedule.decay_steps),
-                  "lr_decay_steps counts the warm-up too", "lower lr_warmup_steps or raise lr_decay_steps"});
+    problems.add({where,
+                  fmt::format("lr_scheduler.lr_warmup_steps ({}) is not less than lr_decay_steps ({})", schedule.warmup_steps, schedule.decay_steps),
+                  "lr_decay_steps counts the warm-up too", "lower it, or raise lr_scheduler.lr_decay_steps"});
   if (schedule.decay_style == DecayStyle::WSD && (schedule.wsd_decay_steps < 1 || schedule.wsd_decay_steps > schedule.decay_steps))
-    problems.add({where, fmt::format("wsd_decay_steps ({}) is not between 1 and lr_decay_steps ({})", schedule.wsd_decay_steps, schedule.decay_steps),
-                  "", ""});
+    problems.add(
+        {where,
+         fmt::format("lr_scheduler.wsd_decay_steps ({}) is not between 1 and lr_decay_steps ({})", schedule.wsd_decay_steps, schedule.decay_steps),
+         "the decay is the last part of the schedule", "choose lr_scheduler.wsd_decay_steps between 1 and lr_decay_steps"});
 }
 
 void check_weight_decay(const Schedule& schedule, const std::string& where, ProblemList& problems) {
-  if (schedule.start_weight_decay < 0.0) problems.add({where, fmt::format("start_wd is negative ({})", schedule.start_weight_decay), "", ""});
+  refuse_negative("start_wd", schedule.start_weight_decay, where, problems);
   if (schedule.end_weight_decay < schedule.start_weight_decay)
-    problems.add({where, fmt::format("end_wd ({}) is below start_wd ({})", schedule.end_weight_decay, schedule.start_weight_decay), "", ""});
+    problems.add({where, fmt::format("lr_scheduler.end_wd ({}) is below start_wd ({})", schedule.end_weight_decay, schedule.start_weight_decay),
+                  "weight decay grows or stays", "raise it, or lower lr_scheduler.start_wd"});
   if (schedule.weight_decay_style == WeightDecayStyle::Constant && schedule.end_weight_decay != schedule.start_weight_decay)
-    problems.add({where, fmt::format("start_wd ({}) and end_wd ({}) differ", schedule.start_weight_decay, schedule.end_weight_decay),
-                  "wd_incr_style constant keeps one value", "set wd_incr_style: linear or cosine"});
+    problems.add({where, fmt::format("lr_scheduler.start_wd ({}) and end_wd ({}) differ", schedule.start_weight_decay, schedule.end_weight_decay),
+                  "wd_incr_style constant keeps one value", "set lr_scheduler.wd_incr_style to linear or cosine"});
   if (schedule.weight_decay_style != WeightDecayStyle::Constant && schedule.weight_decay_steps < 1)
-    problems.add({where, fmt::format("wd_incr_steps is not positive ({})", schedule.weight_decay_steps), "", ""});
+    problems.add({where, fmt::format("lr_scheduler.wd_incr_steps is not positive ({})", schedule.weight_decay_steps), "",
+                  "set lr_scheduler.wd_incr_steps to 1 or more"});
 }
 
 void check_wsd_request(const ScheduleRequest& request, const std::string& where, ProblemList& problems) {
   if (request.decay_style != DecayStyle::WSD) return;
-  if (!request.wsd_decay_steps) problems.add({where, "lr_decay_style WSD needs wsd_decay_steps", "", "set how many steps the final decay takes"});
+  if (!request.wsd_decay_steps)
+    problems.add({where, "lr_scheduler.lr_decay_style: WSD needs wsd_decay_steps", "",
+                  "set lr_scheduler.wsd_decay_steps: how many steps the final decay takes"});
   if (!request.wsd_decay_style)
-    problems.add({where, "lr_decay_style WSD needs lr_wsd_decay_style", "", "set it to linear, cosine, exponential or minus_sqrt"});
+    problems.add({where, "lr_scheduler.lr_decay_style: WSD needs lr_wsd_decay_style", "",
+                  "set lr_scheduler.lr_wsd_decay_style to linear, cosine, exponential or minus_sqrt"});
 }
 
 }  // namespace
@@ -183,7 +200,7 @@ Schedule schedule_from_json(const Json& json, const std::string& where) try {
   schedule.weight_decay_style = value_of(kWeightDecayStyles, json, "wd_incr_style", where);
   return schedule;
 } catch (const Json::exception& error) {
-  throw UserError(Problem{where, std::string("not a saved schedule: ") + error.what(), "", ""});
+  throw UserError(Problem{where, std::string("not a saved schedule: ") + error.what(), "", kOtherCheckpoint});
 }
 
 Schedule resume_schedule(const Schedule& recipe, const Schedule& checkpoint, ResumeSchedule policy, const std::string& where) {

@@ -67,7 +67,9 @@ std::optional<parallel::PipelinePlan> examine_pipeline(const config::LoadedRecip
   try {
     plan::simulate(pipeline::lower(pipeline->schedule, pipeline->stages.placement), pipeline->stages.placement);
   } catch (const UserError& error) {
-    problems.add(error);
+    for (const Problem& problem : error.problems())
+      problems.add({config::where(loaded.tree, "distributed.pipeline.pp_schedule_csv"), "distributed.pipeline.pp_schedule_csv: " + problem.what,
+                    problem.rule, problem.fix});
   }
   return pipeline;
 }

@@ -24,7 +24,8 @@ void refuse_other_overrides(std::span<const std::string> overrides) {
   ProblemList problems;
   for (const std::string& override : overrides)
     if (override.starts_with("--") && !override.starts_with("--distributed."))
-      problems.add({"tessera checkpoint reshard", "unknown option " + override, "only the distributed section decides the layout", ""});
+      problems.add({"tessera checkpoint reshard", "unknown option " + override, "only the distributed section decides the layout",
+                    "leave it out; --distributed.… overrides are read"});
   problems.throw_if_any();
 }
 

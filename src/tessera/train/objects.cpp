@@ -123,8 +123,13 @@ std::optional<std::int64_t> num_samples_drawn(const config::Recipe& recipe, bool
   return *recipe.step_scheduler.max_steps * recipe.step_scheduler.global_batch_size;
 }
 
-RecipeData make_data(const config::Recipe& recipe, const ModelPlan& plan, const config::Environment& environment, const config::Dataset& options,
-                     const std::string& section, bool training) {
+/// "recipe.yaml:12: dataset": before messages that name no file.
+std::string place_of(const config::LoadedRecipe& loaded, const std::string& section) { return config::where(loaded.tree, section) + ": " + section; }
+
+RecipeData make_data(const config::LoadedRecipe& loaded, const ModelPlan& plan, const config::Environment& environment,
+                     const config::Dataset& options, const std::string& section, bool training) {
+  const config::Recipe& recipe = loaded.recipe;
+  const std::string place = place_of(loaded, section);
   RecipeData data{.dataset = nullptr, .tokenizer = find_tokenizer(recipe, options, plan, environment)};
   const data::DatasetContext context{.tokenizer = data.tokenizer,
                                      .chat_template = find_chat_template(options, data.tokenizer),
@@ -134,18 +139,19 @@ RecipeData make_data(const config::Recipe& recipe, const ModelPlan& plan, const 
                                      .environment = environment,
                                      .validation = !training,
                                      .num_samples = num_samples_drawn(recipe, training)};
-  data.dataset = data::build_dataset(options, context, section);
+  data.dataset = data::build_dataset(options, context, place);
   try {
     data.dataset = packed(std::move(data.dataset), recipe.packed_sequence, training, context.num_threads);
   } catch (const UserError& error) {
-    throw data::in_section(error, section);
+    throw data::in_section(error, place);
   }
   return data;
 }
 
-std::unique_ptr<data::Loader> make_loader(const config::Recipe& recipe, const ModelPlan& plan, const config::Environment& environment,
+std::unique_ptr<data::Loader> make_loader(const config::LoadedRecipe& loaded, const ModelPlan& plan, const config::Environment& environment,
                                           const LoaderRequest& request) {
-  RecipeData data = make_data(recipe, plan, environment, request.dataset, request.section, request.training);
+  const config::Recipe& recipe = loaded.recipe;
+  RecipeData data = make_data(loaded, plan, environment, request.dataset, request.section, request.training);
   log::note("{}: {}", request.section, data.dataset->description());
   const std::int64_t local = request.dataloader.batch_size.value_or(recipe.step_scheduler.local_batch_size);
   data::LoaderOptions options{.global_batch_size = request.training ? recipe.step_scheduler.global_batch_size : local * request.mesh.dp_size(),
@@ -159,7 +165,11 @@ std::unique_ptr<data::Loader> make_loader(const config::Recipe& recipe, const Mo
   options.collate.pad_id = data.tokenizer ? data.tokenizer->special_tokens().pad.value_or(0) : 0;
   options.collate.pad_multiple = request.dataloader.pad_seq_len_divisible.value_or(1);
   if (request.dataloader.num_workers > 0) options.num_workers = static_cast<int>(request.dataloader.num_workers);
-  return std::make_unique<data::Loader>(std::move(data.dataset), options);
+  try {
+    return std::make_unique<data::Loader>(std::move(data.dataset), options);
+  } catch (const UserError& error) {
+    throw data::in_section(error, place_of(loaded, request.section));
+  }
 }
 
 std::int64_t total_steps(const config::StepScheduler& scheduler, std::int64_t steps_per_epoch) {
@@ -231,13 +241,15 @@ optim::Schedule make_schedule(const config::LoadedRecipe& loaded, std::int64_t s
   return schedule;
 }
 
-optim::AdamOptions adam_options(const config::Optimizer& optimizer) {
+optim::AdamOptions adam_options(const config::LoadedRecipe& loaded) {
+  const config::Optimizer& optimizer = loaded.recipe.optimizer;
   optim::AdamOptions options{.kind = optimizer.kind == config::OptimizerKind::AdamW ? optim::AdamKind::AdamW : optim::AdamKind::Adam,
                              .betas = optimizer.betas,
                              .epsilon = optimizer.eps};
   options.groups.decay_groups = optimizer.decay_groups;
+  const std::string where = config::where(loaded.tree, "optimizer.param_group_overrides");
   for (const config::ParamGroupOverride& group : optimizer.param_group_overrides)
-    options.groups.patterns.push_back({group.pattern, {group.lr_mult, group.wd_mult}});
+    options.groups.patterns.push_back({group.pattern, {group.lr_mult, group.wd_mult}, where});
   return options;
 }
 
@@ -304,10 +316,12 @@ RecipeData build_recipe_data(const config::LoadedRecipe& loaded, const config::E
   if (!recipe.dataset) {
     std::vector<Problem> refused;
     std::ranges::copy_if(loaded.unsupported, std::back_inserter(refused), [](const Problem& problem) { return problem.what.starts_with("dataset"); });
-    if (refused.empty()) refused.push_back({config::where(loaded.tree, "dataset"), "the recipe has no dataset", "", ""});
+    if (refused.empty())
+      refused.push_back({config::where(loaded.tree, "dataset"), "the recipe has no dataset", "training needs samples",
+                         "add a dataset section; docs/data.md lists the kinds"});
     throw UserError(std::move(refused));
   }
-  return make_data(recipe, plan_model(loaded, environment), environment, *recipe.dataset, "dataset", true);
+  return make_data(loaded, plan_model(loaded, environment), environment, *recipe.dataset, "dataset", true);
 }
 
 TrainingObjects build_objects(const config::LoadedRecipe& loaded, const config::Environment& environment, comm::Backend& backend) {
@@ -321,7 +335,7 @@ TrainingObjects build_objects(const config::LoadedRecipe& loaded, const config::
                           .setup = std::move(setup),
                           .model = {},
                           .experts = nullptr,
-                          .loader = make_loader(recipe, plan, environment, {*recipe.dataset, recipe.dataloader, mesh, "dataset", true}),
+                          .loader = make_loader(loaded, plan, environment, {*recipe.dataset, recipe.dataloader, mesh, "dataset", true}),
                           .validation = {},
                           .optimizer = nullptr,
                           .schedule = {},
@@ -330,12 +344,12 @@ TrainingObjects build_objects(const config::LoadedRecipe& loaded, const config::
                           .model_files = make_model_files(recipe, plan, environment)};
   for (const config::ValidationDataset& set : recipe.validation_datasets)
     objects.validation.push_back(
-        {set.name, make_loader(recipe, plan, environment, {set.dataset, recipe.validation_dataloader, mesh, set.key, false})});
+        {set.name, make_loader(loaded, plan, environment, {set.dataset, recipe.validation_dataloader, mesh, set.key, false})});
   objects.total_steps = total_steps(recipe.step_scheduler, objects.loader->steps_per_epoch());
   objects.schedule = make_schedule(loaded, objects.total_steps);
   objects.model = make_model(recipe, plan, objects.setup);
   objects.experts = make_expert_training(objects.model, recipe);
-  objects.optimizer = std::make_unique<optim::Optimizer>(*objects.model.model.store, adam_options(recipe.optimizer));
+  objects.optimizer = std::make_unique<optim::Optimizer>(*objects.model.model.store, adam_options(loaded));
   objects.signature = checkpoint::model_signature(plan.spec, model::parameter_table(plan.spec));
   return objects;
 }

@@ -40,9 +40,11 @@ struct Golden {
   std::vector<TraceStep> trace;
 };
 
+constexpr const char* kMakeAgain = "make the golden again from the model in its directory, or name another";
+
 at::Tensor tensor_of(const formats::SafetensorsFile& file, const std::string& name) {
   const formats::TensorInfo* info = file.find(name);
-  if (info == nullptr) throw UserError({file.path().string(), "no tensor \"" + name + "\"", "a golden directory holds it", ""});
+  if (info == nullptr) throw UserError({file.path().string(), "no tensor \"" + name + "\"", "a golden directory holds it", kMakeAgain});
   const at::ScalarType type = info->dtype == DType::I64 ? at::kLong : at::kFloat;
   const std::span<const std::byte> bytes = file.bytes(*info);
   return at::from_blob(const_cast<std::byte*>(bytes.data()), info->shape, type).clone();
@@ -101,7 +103,7 @@ Golden read_golden(const std::filesystem::path& directory) {
     loss = json.at("loss").get<double>();
     for (const Json& step : json.at("adamw_trace")) trace.push_back({step.at("loss").get<double>(), step.at("grad_norm").get<double>()});
   } catch (const Json::exception& error) {
-    throw UserError({json_path.string(), std::string("not a golden: ") + error.what(), "it holds loss and adamw_trace", ""});
+    throw UserError({json_path.string(), std::string("not a golden: ") + error.what(), "it holds loss and adamw_trace", kMakeAgain});
   }
   data::Batch batch = read_batch(tensors);
   return {std::move(tensors), std::move(batch), loss, std::move(trace)};
@@ -123,7 +125,7 @@ void compare_gradients(const parallel::CausalLM& model, const Golden& golden, do
   for (const formats::TensorInfo& info : golden.tensors.tensors()) {
     if (!info.name.starts_with("grad.")) continue;
     const std::string name = info.name.substr(5);
-    if (!gradients.contains(name)) throw UserError({golden.tensors.path().string(), "the model has no tensor \"" + name + "\"", "", ""});
+    if (!gradients.contains(name)) throw UserError({golden.tensors.path().string(), "the model has no tensor \"" + name + "\"", "", kMakeAgain});
     const at::Tensor expected = tensor_of(golden.tensors, info.name);
     const at::Tensor& gradient = gradients.at(name);
     const double largest = expected.abs().max().item<double>();
@@ -154,7 +156,8 @@ Verification verify_golden(const std::filesystem::path& directory, const VerifyO
   const Golden golden = read_golden(directory);
   const Tolerances& tolerances = options.dtype == DType::BF16 ? kHalf : kSingle;
   if (options.local_batch_size.value_or(1) < 1)
-    throw UserError({"", fmt::format("local_batch_size {} is not positive", *options.local_batch_size), "", ""});
+    throw UserError({"", fmt::format("local_batch_size {} is not positive", *options.local_batch_size), "",
+                     "set --step_scheduler.local_batch_size to 1 or more, or leave it out"});
   const parallel::DistributedSetup setup = parallel::DistributedSetup::build(backend, options.distributed);
   const config::Distributed& distributed = options.distributed;
   const auto rows_in_pipeline = distributed.pipeline ? distributed.pipeline->pp_microbatch_size : 1;
