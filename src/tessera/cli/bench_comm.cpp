@@ -64,7 +64,8 @@ int bench_comm(const Options& options) {
   comm::MpiBackend backend;
   const std::int64_t size = options.group_size == 0 ? backend.world_size() : options.group_size;
   if (backend.world_size() % size != 0) {
-    throw UserError({"", fmt::format("--group-size {} does not divide the {} ranks", size, backend.world_size()), "all groups measure at once", ""});
+    throw UserError({"", fmt::format("--group-size {} does not divide the {} ranks", size, backend.world_size()), "all groups measure at once",
+                     "choose a --group-size that divides them, or leave it out"});
   }
   const auto group =
       backend.communicator(group_of(backend, size), size == backend.world_size() ? "world" : fmt::format("{} of {}", size, backend.world_size()));

@@ -84,7 +84,8 @@ OrderedJson rendered_json(const data::RenderedChat& chat) {
 
 OrderedJson read_list(const std::filesystem::path& path, const std::string& what) {
   OrderedJson list = read_ordered(path);
-  if (!list.is_array()) throw UserError({path.string(), fmt::format("holds a JSON {}, not a list of {}", list.type_name(), what), "", ""});
+  if (!list.is_array())
+    throw UserError({path.string(), fmt::format("holds a JSON {}, not a list of {}", list.type_name(), what), "", "put them into a list: [ … ]"});
   return list;
 }
 
@@ -99,8 +100,8 @@ int render_messages(const ChatTemplate& chat_template, ChatRequest request, cons
 /// One conversation of the map, with what it says itself over what the command line says.
 ChatRequest request_of(const OrderedJson& conversation, ChatRequest request, const std::string& where) {
   if (!conversation.is_object() || !conversation.contains("messages"))
-    throw UserError(
-        {where, "a conversation has no messages", "it is {\"messages\": […], \"tools\"?: […], \"add_generation_prompt\"?, \"kwargs\"?: {…}}", ""});
+    throw UserError({where, "a conversation has no messages",
+                     "it is {\"messages\": […], \"tools\"?: […], \"add_generation_prompt\"?, \"kwargs\"?: {…}}", "add its messages"});
   request.messages = conversation["messages"];
   request.tools = conversation.value("tools", OrderedJson());
   if (const auto prompt = conversation.find("add_generation_prompt"); prompt != conversation.end() && prompt->is_boolean())
@@ -114,7 +115,9 @@ int render_conversations(const ChatTemplate& chat_template, const ChatRequest& b
   const OrderedJson file = read_ordered(options.conversations);
   const std::string where = options.conversations.string();
   const OrderedJson& conversations = file.is_object() && file.contains("conversations") ? file["conversations"] : file;
-  if (!conversations.is_object()) throw UserError({where, "not a map of conversations by name", "", ""});
+  if (!conversations.is_object())
+    throw UserError({where, "not a map of conversations by name", "",
+                     "for example {\"greeting\": {\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}}"});
   OrderedJson answers = OrderedJson::object();
   for (const auto& [name, conversation] : conversations.items()) {
     const ChatRequest request = request_of(conversation, base, where + ": " + name);

@@ -48,8 +48,8 @@ void refuse_unknown_command(std::span<const std::string> arguments, const std::v
   if (commands.empty() || arguments.empty() || arguments[0].starts_with("-")) return;
   const auto found = std::ranges::find_if(commands, [&](const Command& command) { return command.parser->get_name() == arguments[0]; });
   if (found != commands.end()) return refuse_unknown_command(arguments.subspan(1), found->commands, group + " " + arguments[0]);
-  const std::string near = did_you_mean(arguments[0], names_of(commands));
-  throw UserError({"", "unknown command \"" + arguments[0] + "\"", "", near.empty() ? "`" + group + " --help` lists the commands" : near});
+  throw UserError({"", "unknown command \"" + arguments[0] + "\"", "",
+                   did_you_mean(arguments[0], names_of(commands), "`" + group + " --help` lists the commands")});
 }
 
 const Command* chosen(const std::vector<Command>& commands) {
@@ -79,8 +79,8 @@ UserError mistake_in_arguments(const CLI::ParseError& error, const std::vector<C
   if (command == nullptr || error.get_exit_code() != static_cast<int>(CLI::ExitCodes::ExtrasError)) return UserError({where, error.what(), "", help});
   std::vector<Problem> problems;
   for (const std::string& extra : command->parser->remaining()) {
-    const std::string near = did_you_mean(extra.substr(0, extra.find('=')), option_names(*command->parser));
-    problems.push_back({where, (extra.starts_with("-") ? "unknown option " : "unexpected argument ") + extra, "", near.empty() ? help : near});
+    problems.push_back({where, (extra.starts_with("-") ? "unknown option " : "unexpected argument ") + extra, "",
+                        did_you_mean(extra.substr(0, extra.find('=')), option_names(*command->parser), help)});
   }
   return UserError(std::move(problems));
 }

@@ -74,7 +74,9 @@ std::vector<std::vector<data::TokenId>> read_ids(const Options& options) {
 std::int64_t window_length(const Options& options, const model::ModelSpec& spec) {
   const std::int64_t longest = spec.max_position_embeddings;
   const std::int64_t length = options.sequence_length > 0 ? options.sequence_length : std::min<std::int64_t>(longest, 2048);
-  if (length > longest) throw UserError({"--seq-length", fmt::format("{} is more than the model's {} positions", length, longest), "", ""});
+  if (length > longest)
+    throw UserError({"--seq-length", fmt::format("{} is more than the model's {} positions", length, longest),
+                     "a window fits into the model's positions", fmt::format("use --seq-length {} or less", longest)});
   return length;
 }
 

@@ -127,11 +127,12 @@ Contents read_llama2c(const fs::path& path) {
 
 Contents read_contents(const fs::path& path) {
   if (fs::is_directory(path)) return read_directory(path);
-  if (!fs::exists(path)) throw UserError({path.string(), "no such file or directory", "", ""});
+  if (!fs::exists(path)) throw UserError({path.string(), "no such file or directory", "", "check the path"});
   if (path.extension() == ".safetensors") return read_safetensors(path);
   if (path.extension() == ".gguf") return read_gguf(path);
   if (path.extension() == ".bin") return read_llama2c(path);
-  throw UserError({path.string(), "unknown kind of file", "inspect reads Hugging Face directories, .safetensors, .gguf and llama2.c's .bin", ""});
+  throw UserError({path.string(), "unknown kind of file", "inspect reads Hugging Face directories, .safetensors, .gguf and llama2.c's .bin",
+                   "name one of these; for weights in another format, convert them to safetensors first"});
 }
 
 /// Long lists and texts (a vocabulary, a chat template) are cut for people; --json has all of them.

@@ -49,7 +49,8 @@ config::PipelineSchedule schedule_named(const std::string& name) {
     names.emplace_back(known);
     if (to_string(value) == known) list += (list.empty() ? "" : ", ") + names.back();
   }
-  throw UserError({"--schedule", fmt::format("unknown schedule \"{}\"", name), "one of " + list + ", or a .csv file", did_you_mean(name, names)});
+  throw UserError({"--schedule", fmt::format("unknown schedule \"{}\"", name), "one of " + list + ", or a .csv file",
+                   did_you_mean(name, names, "choose one of these, or name a .csv file")});
 }
 
 Subject by_name(const Options& options) {
@@ -70,7 +71,8 @@ Subject from_file(const Options& options) {
   subject.placement = pipeline::placement_of(subject.schedule);
   ProblemList problems;
   if (subject.placement.num_ranks != options.pp)
-    problems.add({options.schedule, fmt::format("{} lines for --pp {}", subject.placement.num_ranks, options.pp), "every rank has a line", ""});
+    problems.add({options.schedule, fmt::format("{} lines for --pp {}", subject.placement.num_ranks, options.pp), "every rank has a line",
+                  fmt::format("use --pp {}, or correct the file", subject.placement.num_ranks)});
   check_schedule(subject.schedule, subject.placement, options.microbatches, options.schedule, problems);
   problems.throw_if_any();
   return subject;

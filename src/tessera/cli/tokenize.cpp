@@ -70,7 +70,9 @@ void print_jsonl(const Tokenizer& tokenizer, const Options& options) {
     if (line.empty()) continue;
     const std::string where = fmt::format("{}:{}", options.jsonl.string(), number);
     const Json value = parse_json(line, where);
-    if (!value.is_string()) throw UserError({where, "not a JSON string", "--jsonl reads one JSON string a line", ""});
+    if (!value.is_string())
+      throw UserError({where, "not a JSON string", "--jsonl reads one JSON string a line",
+                       "put the line's text into quotation marks, or read the file with --file"});
     const std::vector<TokenId> ids = tokenizer.encode(value.get_ref<const std::string&>(), options.special);
     fmt::print("{}\n", OrderedJson{{"ids", ids}, {"decoded", tokenizer.decode(ids, false)}}.dump());
   }
@@ -79,7 +81,8 @@ void print_jsonl(const Tokenizer& tokenizer, const Options& options) {
 void refuse_unknown_ids(const Tokenizer& tokenizer, const std::vector<TokenId>& ids) {
   for (const TokenId id : ids) {
     if (!tokenizer.token(id))
-      throw UserError({"--decode", fmt::format("no token has the id {}", id), fmt::format("the vocabulary has {} ids", tokenizer.vocab_size()), ""});
+      throw UserError({"--decode", fmt::format("no token has the id {}", id), fmt::format("the vocabulary has {} ids", tokenizer.vocab_size()),
+                       "use ids of this tokenizer; --text shows those of a text"});
   }
 }
 

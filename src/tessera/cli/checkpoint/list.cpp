@@ -29,7 +29,7 @@ std::vector<std::string> links_to(const fs::path& directory, const fs::path& pat
 }
 
 std::vector<Row> read(const fs::path& directory) {
-  if (!fs::is_directory(directory)) throw UserError({directory.string(), "no such directory", "", ""});
+  if (!fs::is_directory(directory)) throw UserError({directory.string(), "no such directory", "", "name the checkpoint_dir of a run"});
   std::vector<Row> rows;
   for (const checkpoint::CheckpointEntry& entry : checkpoint::list_checkpoints(directory)) {
     Row row{entry, links_to(directory, entry.path), std::nullopt, ""};

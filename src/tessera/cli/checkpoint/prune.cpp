@@ -20,7 +20,8 @@ struct Options {
 };
 
 int prune(const Options& options) {
-  if (!fs::is_directory(options.directory)) throw UserError({options.directory.string(), "no such directory", "", ""});
+  if (!fs::is_directory(options.directory))
+    throw UserError({options.directory.string(), "no such directory", "", "name the checkpoint_dir of a run"});
   // A directory that is no run's stays as it is: the lock leaves a file.
   std::optional<checkpoint::DirectoryLock> lock;
   if (checkpoint::holds_checkpoints(options.directory)) lock.emplace(options.directory);
