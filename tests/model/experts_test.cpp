@@ -2,8 +2,10 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/ones.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <random>
@@ -13,6 +15,7 @@
 #include "support/support.h"
 #include "tessera/core/json.h"
 #include "tessera/model/config.h"
+#include "tessera/model/expert_feed_forward.h"
 
 namespace tessera::model::test {
 namespace {
@@ -93,6 +96,44 @@ TEST(Upcycling, EqualExpertsComputeWhatTheDenseModelDoes) {
     const at::Tensor& dense_gradient = expected.gradients[index];
     EXPECT_LE((gradient.view_as(dense_gradient) - dense_gradient).abs().max().item<double>(), 1e-11 * dense_gradient.abs().max().item<double>())
         << name;
+  }
+}
+
+/// Counts the operators that are recorded while tokens would travel.
+class CountingDispatcher : public Dispatcher {
+ public:
+  ops::Variable operator()(ops::Tape& tape, const ops::Variable& tokens_ND, const Routing& routing, std::int64_t num_experts, const Experts& experts,
+                           const std::function<void()>& meanwhile) override {
+    return (*local_dispatcher())(tape, tokens_ND, routing, num_experts, experts, [&] {
+      const std::size_t before = tape.size();
+      if (meanwhile) meanwhile();
+      num_meanwhile_ = tape.size() - before;
+    });
+  }
+  std::size_t num_meanwhile() const { return num_meanwhile_; }
+
+ private:
+  std::size_t num_meanwhile_ = 0;
+};
+
+TEST(SharedExpert, IsComputedWhileTokensTravel) {
+  for (const auto& [name, num_operators] : {std::pair{"qwen2_moe", 5U}, {"glm4_moe", 3U}, {"mixtral", 0U}}) {
+    const CausalLM model = load(golden(name), DType::F32, true);
+    const ModelSpec& spec = model.decoder->spec();
+    const std::string layer = "layers." + std::to_string(spec.layers.size() - 1) + ".";
+    const auto find = [&](const std::string& parameter) -> ops::Parameter* {
+      const auto& all = model.store->table().parameters;
+      const auto found = std::ranges::find(all, layer + parameter, &ParameterSpec::name);
+      return found == all.end() ? nullptr : &model.store->parameter(static_cast<std::size_t>(found - all.begin()));
+    };
+    CountingDispatcher dispatcher;
+    ops::Tape tape;
+    const ops::Variable tokens = tape.variable(at::ones({3, spec.hidden_size}, at::kFloat));
+    const RoutingOptions options;
+    const SumOverRanks nobody;
+    expert_feed_forward(tape, tokens, spec, find_expert_weights(find), dispatcher,
+                        {.options = options, .row_N = {}, .sum_over_sequence = nobody, .sum_over_microbatch = nobody});
+    EXPECT_EQ(dispatcher.num_meanwhile(), num_operators) << name;
   }
 }
 
