@@ -1,8 +1,11 @@
 // What a training run asks of routing beyond the model: auxiliary losses, capacity, balanced choices, saved routing.
 #include "tessera/model/routing.h"
 
+#include <ATen/ops/arange.h>
+#include <ATen/ops/equal.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "model/rows.h"
@@ -101,6 +104,37 @@ TEST(Routing, SavedRoutingChangesNoBit) {
     CausalLM plain = load(name, {}, DType::F32);
     CausalLM again = load(name, {.capacity_factor = {}, .save_routing = true}, DType::F32, ActivationCheckpointing::Full);
     EXPECT_TRUE(same_bits(observe(plain, padded_batch()).pass, observe(again, padded_batch()).pass)) << name;
+  }
+}
+
+/// The gradients of one pass between whose two directions the correction biases, which only choose, come to prefer the last experts.
+std::vector<at::Tensor> gradients_with_changing_choices(CausalLM& model) {
+  const Batch batch = padded_batch();
+  model.store->start_gradients();
+  ops::Tape tape;
+  model.decoder->loss(tape, model.decoder->hidden(tape, batch.inputs).states, batch.labels_BT.reshape({-1}), 0.01);
+  std::vector<at::Tensor> gradients;
+  for (std::size_t index = 0; index < model.store->table().parameters.size(); ++index) {
+    ops::Parameter& parameter = model.store->parameter(index);
+    if (parameter.name.ends_with("correction_bias")) parameter.weight.copy_(at::arange(parameter.weight.numel()).mul(10));
+  }
+  tape.backward();
+  model.store->finish_gradients();
+  for (std::size_t index = 0; index < model.store->table().parameters.size(); ++index)
+    if (const at::Tensor& gradient = model.store->parameter(index).gradient; gradient.defined()) gradients.push_back(gradient.clone());
+  return gradients;
+}
+
+TEST(Routing, SavedRoutingOutlivesWhatWouldBeChosenNow) {
+  for (const char* const name : {"glm4_moe", "deepseek_v3_yarn"}) {
+    const auto gradients = [&](bool save, ActivationCheckpointing checkpointing) {
+      CausalLM model = load(name, {.capacity_factor = {}, .save_routing = save}, DType::F32, checkpointing);
+      return gradients_with_changing_choices(model);
+    };
+    const std::vector<at::Tensor> once = gradients(false, ActivationCheckpointing::None), saved = gradients(true, ActivationCheckpointing::Full),
+                                  chosen_again = gradients(false, ActivationCheckpointing::Full);
+    EXPECT_TRUE(std::ranges::equal(saved, once, [](const auto& a, const auto& b) { return at::equal(a, b); })) << name;
+    EXPECT_FALSE(std::ranges::equal(chosen_again, once, [](const auto& a, const auto& b) { return at::equal(a, b); })) << name;
   }
 }
 
