@@ -27,11 +27,15 @@ std::string error_of_config(const Json& config) {
   return test::error_of([&] { spec_of(config); });
 }
 
-/// What transformers 5.24 makes of the same files: parameters counted on the meta device.
+/// What transformers 5.24 makes of the same files: parameters counted on the meta device. Of models of experts, what their pages publish.
 TEST(Config, CountsTheParametersOfRealModelsAsTransformersDoes) {
   const std::map<std::string, std::int64_t> expected = {
       {"aic_Qwen--Qwen3-0.6B", 596049920},
+      {"aic_Qwen--Qwen3-30B-A3B", 30532122624},
+      {"aic_deepseek-ai--DeepSeek-V3", 671026419200},
       {"aic_meta-llama--Meta-Llama-3.1-405B", 405853388800},
+      {"aic_mistralai--Mixtral-8x7B-v0.1", 46702792704},
+      {"aic_openai--gpt-oss-20b", 20914757184},
       {"mlc_gemma2_2b", 2614341888},
       {"mlc_gemma3_1b_it", 999885952},
       {"mlc_gpt2", 124439808},
@@ -42,6 +46,7 @@ TEST(Config, CountsTheParametersOfRealModelsAsTransformersDoes) {
       {"mlc_phi-3_5", 3821079552},
       {"mlc_phi-4", 3836021760},
       {"mlc_qwen2_0_5b", 494032768},
+      {"mlc_qwen2moe", 14315784192},
       {"mlc_smollm2_135m", 134515008},
       {"xft_llama-3-8b", 8030261248},
   };
@@ -142,6 +147,38 @@ TEST(Config, QwenSlidesOnlyWhenToldTo) {
   EXPECT_THAT(error_of_config(config), HasSubstr("layer_types \"chunked_attention\" is not supported"));
   config["layer_types"] = {"full_attention"};
   EXPECT_THAT(error_of_config(config), HasSubstr("each of the 3 layers"));
+}
+
+/// Qwen2MoeConfig: every second layer below max_window_layers.
+TEST(Config, Qwen2MoeSlidesEverySecondLowerLayer) {
+  Json config = read_config_json(test::test_data("goldens/qwen2_moe"));
+  config.update({{"use_sliding_window", true}, {"sliding_window", 9}, {"max_window_layers", 3}, {"num_hidden_layers", 6}});
+  config.erase("layer_types");
+  std::vector<bool> sliding;
+  for (const LayerSpec& layer : spec_of(config).layers) sliding.push_back(layer.sliding_window == 9);
+  EXPECT_THAT(sliding, testing::ElementsAre(true, false, true, false, false, false));
+}
+
+/// Qwen2MoeDecoderLayer: (layer + 1) % decoder_sparse_step == 0, and not of mlp_only_layers.
+TEST(Config, SparseStepsCountFromOne) {
+  Json config = read_config_json(test::test_data("goldens/qwen2_moe"));
+  config.update({{"decoder_sparse_step", 2}, {"mlp_only_layers", {3}}, {"num_hidden_layers", 6}});
+  config.erase("layer_types");
+  std::vector<bool> experts;
+  for (const LayerSpec& layer : spec_of(config).layers) experts.push_back(layer.experts);
+  EXPECT_THAT(experts, testing::ElementsAre(false, true, false, false, false, true));
+}
+
+TEST(Config, Glm4MoeNormalisesHeadsWhenToldTo) {
+  Json config = read_config_json(test::test_data("goldens/glm4_moe"));
+  const auto num_head_norms = [&] {
+    return std::ranges::count_if(parameter_table(spec_of(config)).parameters, [](const ParameterSpec& parameter) {
+      return parameter.name.ends_with("query_norm.weight") || parameter.name.ends_with("key_norm.weight");
+    });
+  };
+  EXPECT_EQ(num_head_norms(), 4) << "two layers";
+  config["use_qk_norm"] = false;
+  EXPECT_EQ(num_head_norms(), 0);
 }
 
 TEST(Config, WithoutAWindowInTheFileMistralSlidesAsItsConfigurationClass) {
