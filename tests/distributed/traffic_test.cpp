@@ -14,14 +14,14 @@ using comm::OperationKind;
 constexpr std::int64_t kRows = 2, kLength = 48, kTokens = kRows * kLength;
 constexpr std::int64_t kHidden = 32, kHeads = 8, kKeyHeads = 4, kHeadDim = 4;
 
-model::ModelSpec llama(std::int64_t layers) {
+model::ModelSpec llama(std::int64_t layers, std::int64_t num_key_heads) {
   return model::model_spec_from_json({{"model_type", "llama"},
                                       {"vocab_size", 64},
                                       {"hidden_size", kHidden},
                                       {"intermediate_size", 64},
                                       {"num_hidden_layers", layers},
                                       {"num_attention_heads", kHeads},
-                                      {"num_key_value_heads", kKeyHeads},
+                                      {"num_key_value_heads", num_key_heads},
                                       {"head_dim", kHeadDim},
                                       {"max_position_embeddings", kLength}},
                                      "the test's model");
@@ -40,11 +40,11 @@ data::Batch batch() {
 }
 
 /// One forward and backward pass, in fp32, without data parallelism's own traffic: weights are whole on every rank.
-comm::Traffic traffic_of(const config::Distributed& distributed, std::int64_t layers) {
+comm::Traffic traffic_of(const config::Distributed& distributed, std::int64_t layers, std::int64_t num_key_heads) {
   comm::Traffic traffic;
   const auto counting = comm::decorated_backend(backend(), [&](auto inner) { return comm::counting_communicator(std::move(inner), traffic); });
   const auto setup = parallel::DistributedSetup::build(*counting, distributed);
-  parallel::CausalLM model = parallel::CausalLM::from_config(llama(layers), 1, setup, {.dtype = DType::F32, .trainable = true});
+  parallel::CausalLM model = parallel::CausalLM::from_config(llama(layers, num_key_heads), 1, setup, {.dtype = DType::F32, .trainable = true});
   model.model.decoder->set_unit_hooks(nullptr);
   model.model.store->start_gradients();
   traffic = {};
@@ -55,8 +55,8 @@ comm::Traffic traffic_of(const config::Distributed& distributed, std::int64_t la
 }
 
 /// Bytes of one layer, by kind of operation.
-std::map<OperationKind, std::int64_t> bytes_of_a_layer(const config::Distributed& distributed) {
-  const comm::Traffic three = traffic_of(distributed, 3), two = traffic_of(distributed, 2);
+std::map<OperationKind, std::int64_t> bytes_of_a_layer(const config::Distributed& distributed, std::int64_t num_key_heads = kKeyHeads) {
+  const comm::Traffic three = traffic_of(distributed, 3, num_key_heads), two = traffic_of(distributed, 2, num_key_heads);
   std::map<OperationKind, std::int64_t> bytes;
   for (const auto kind :
        {OperationKind::AllReduce, OperationKind::ReduceScatter, OperationKind::AllGather, OperationKind::AllToAll, OperationKind::Send})
@@ -94,6 +94,15 @@ RANKS_TEST(Traffic, OfContextParallelLayers, 2, 4) {
   EXPECT_EQ(bytes_of_a_layer(ring), (Bytes{{OperationKind::Send, (2 * (n - 1) + n) * keys}}));
   EXPECT_EQ(bytes_of_a_layer(gather), (Bytes{{OperationKind::AllGather, 2 * (n - 1) * keys}, {OperationKind::ReduceScatter, (n - 1) * keys}}));
   EXPECT_EQ(bytes_of_a_layer(exchange), (Bytes{{OperationKind::AllToAll, 2 * (n - 1) * (2 * queries + keys) / n}}));
+}
+
+/// Each of two key/value heads goes to two ranks: as many travel as there are ranks.
+RANKS_TEST(Traffic, OfHeadsThatSeveralRanksAttendWith, 4) {
+  const std::int64_t n = backend().world_size(), tokens = kTokens / n;
+  const std::int64_t keys = tokens * 2 * n * kHeadDim * kFloat, queries = tokens * kHeads * kHeadDim * kFloat;
+  config::Distributed exchange = over(1, n);
+  exchange.cp_attention = config::CpAttention::AllToAll;
+  EXPECT_EQ(bytes_of_a_layer(exchange, 2), (Bytes{{OperationKind::AllToAll, 2 * (n - 1) * (2 * queries + keys) / n}}));
 }
 
 }  // namespace
