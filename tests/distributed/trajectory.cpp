@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <queue>
 #include <random>
-#include <set>
 
 #include "support/support.h"
 #include "tessera/comm/values.h"
@@ -20,17 +20,15 @@
 namespace tessera::test {
 namespace {
 
-constexpr std::int64_t kLength = 20;
-
 /// Some rows have no label, so that some ranks and microbatches have none. Packed rows hold three documents of unequal lengths.
-data::Batch rows(std::int64_t begin, std::int64_t end, std::int64_t vocabulary, bool packed) {
-  data::Batch batch{.rows = end - begin, .length = kLength};
+data::Batch rows(std::int64_t begin, std::int64_t end, std::int64_t vocabulary, const TrainingCase& c) {
+  data::Batch batch{.rows = end - begin, .length = c.length};
   for (std::int64_t row = begin; row < end; ++row) {
-    const std::int64_t length = packed ? kLength - row % 3 : kLength;
-    const std::int64_t labels = row % 4 == 3 ? 0 : std::min((row * 7) % (kLength - 1) + 1, length);
-    const std::vector<std::int64_t> starts = packed ? std::vector<std::int64_t>{0, 3 + row % 5, 9 + row % 7} : std::vector<std::int64_t>{0};
+    const std::int64_t length = c.packed ? c.length - row % 3 : c.length;
+    const std::int64_t labels = row % 4 == 3 ? 0 : std::min((row * 7) % (c.length - 1) + 1, length);
+    const std::vector<std::int64_t> starts = c.packed ? std::vector<std::int64_t>{0, 3 + row % 5, 9 + row % 7} : std::vector<std::int64_t>{0};
     std::size_t document = 0;
-    for (std::int64_t position = 0; position < kLength; ++position) {
+    for (std::int64_t position = 0; position < c.length; ++position) {
       if (document + 1 < starts.size() && position == starts[document + 1]) ++document;
       batch.input_ids.push_back((row * 131 + position * 17 + row * position) % vocabulary);
       batch.labels.push_back(position < labels ? (row * 61 + position * 29) % vocabulary : data::ignored_label);
@@ -38,7 +36,7 @@ data::Batch rows(std::int64_t begin, std::int64_t end, std::int64_t vocabulary, 
     }
     batch.lengths.push_back(length);
     batch.numbers.push_back(row);
-    if (packed) batch.document_starts.push_back(starts);
+    if (c.packed) batch.document_starts.push_back(starts);
   }
   return batch;
 }
@@ -51,7 +49,7 @@ std::vector<data::Batch> microbatches(const mesh::MeshContext& mesh, const Train
   std::vector<data::Batch> result;
   for (std::int64_t number = 0; number < plan.num_microbatches; ++number) {
     const auto [begin, end] = data::microbatch_positions(shape, plan, mesh.dp_rank(), number);
-    result.push_back(begin == end ? data::filler_batch({}) : rows(begin + 1, end + 1, vocabulary, c.packed));
+    result.push_back(begin == end ? data::filler_batch({}) : rows(begin + 1, end + 1, vocabulary, c));
   }
   return result;
 }
@@ -96,6 +94,7 @@ const Trajectory& alone(const TrainingCase& c, DType dtype) {
                       .dropout = c.dropout,
                       .vocab_size = c.vocab_size,
                       .rows = c.rows,
+                      .length = c.length,
                       .steps = c.steps,
                       .indifferent_routers = c.indifferent_routers,
                       .routing = c.routing,
@@ -159,8 +158,8 @@ std::string TrainingCase::name() const {
   return fmt::format("{} {} accumulation {} checkpointing {} {}{}{}{}", model, layout, accumulation, static_cast<int>(checkpointing),
                      to_string(dtype), packed ? " packed" : "", dropout ? " dropout" : "",
                      vocab_size > 0 ? " vocabulary " + std::to_string(vocab_size) : "") +
-         (rows == 24 ? "" : fmt::format(" {} rows", rows)) + (steps == 10 ? "" : fmt::format(" {} steps", steps)) +
-         (indifferent_routers ? " indifferent routers" : "") +
+         (rows == 24 ? "" : fmt::format(" {} rows", rows)) + (length == 20 ? "" : fmt::format(" of {} tokens", length)) +
+         (steps == 10 ? "" : fmt::format(" {} steps", steps)) + (indifferent_routers ? " indifferent routers" : "") +
          fmt::format(" routing {} {} {} {}", routing.balance_loss, static_cast<int>(routing.balance_scope), routing.z_loss, bias_update);
 }
 
@@ -187,6 +186,13 @@ Trajectory run(const TrainingCase& c, comm::Backend& backend) {
 
 namespace {
 
+/// What runs the present test again, in the folder of the checkout.
+std::string command_of_this_test() {
+  const testing::TestInfo& test = *testing::UnitTest::GetInstance()->current_test_info();
+  return fmt::format("mpirun -n {} --oversubscribe --allow-run-as-root --bind-to none build/tests/distributed_tests --full --gtest_filter={}.{}",
+                     backend().world_size(), test.test_suite_name(), test.name());
+}
+
 /// Against one process, which one rank computes.
 void compare(const TrainingCase& c, const Trajectory& result) {
   if (c.dtype != DType::BF16) {
@@ -211,7 +217,7 @@ void compare(const TrainingCase& c, const Trajectory& result) {
 }  // namespace
 
 void expect_parity(const TrainingCase& c) {
-  SCOPED_TRACE(c.name());
+  SCOPED_TRACE(c.name() + "\nagain: " + command_of_this_test());
   const Trajectory result = run(c, backend());
   const auto world = world_communicator();
   const std::vector<std::string> digests = comm::gather(*world, digest(result));
@@ -234,9 +240,10 @@ std::vector<TrainingCase> sample(std::vector<TrainingCase> cases, std::size_t co
 
 namespace {
 
-using SettingPair = std::pair<std::string, std::string>;
+/// Numbers pairs of settings as they are met.
+using PairNumbers = std::map<std::pair<std::string, std::string>, std::size_t>;
 
-std::set<SettingPair> pairs_of_settings(const TrainingCase& c) {
+std::vector<std::size_t> pairs_of_settings(const TrainingCase& c, PairNumbers& numbers) {
   const config::Distributed& d = c.distributed;
   const std::vector<std::string> settings = {
       c.model,
@@ -253,24 +260,34 @@ std::set<SettingPair> pairs_of_settings(const TrainingCase& c) {
       fmt::format("accumulation {}", c.accumulation),
       fmt::format("recomputation {}", static_cast<int>(c.checkpointing)),
       fmt::format("packed {}", c.packed)};
-  std::set<SettingPair> pairs;
+  std::vector<std::size_t> pairs;
   for (std::size_t a = 0; a < settings.size(); ++a)
-    for (std::size_t b = a + 1; b < settings.size(); ++b) pairs.emplace(settings[a], settings[b]);
+    for (std::size_t b = a + 1; b < settings.size(); ++b)
+      pairs.push_back(numbers.try_emplace({settings[a], settings[b]}, numbers.size()).first->second);
   return pairs;
 }
 
 }  // namespace
 
 std::vector<TrainingCase> covering_pairs(const std::vector<TrainingCase>& cases) {
-  std::vector<std::set<SettingPair>> missing;  // of each case: what it would add to those chosen
-  for (const TrainingCase& c : cases) missing.push_back(pairs_of_settings(c));
+  PairNumbers numbers;
+  std::vector<std::vector<std::size_t>> pairs;
+  for (const TrainingCase& c : cases) pairs.push_back(pairs_of_settings(c, numbers));
+  std::vector<bool> covered(numbers.size());
+  const auto adds = [&](std::size_t index) { return std::ranges::count_if(pairs[index], [&](std::size_t pair) { return !covered[pair]; }); };
+  // What a case adds only shrinks: one that still adds what it did when it was queued adds the most.
+  std::priority_queue<std::pair<std::ptrdiff_t, std::size_t>> queue;
+  for (std::size_t index = 0; index < cases.size(); ++index) queue.emplace(adds(index), index);
   std::vector<TrainingCase> chosen;
-  while (!missing.empty()) {
-    const auto most = std::ranges::max_element(missing, {}, &std::set<SettingPair>::size);
-    if (most->empty()) break;
-    chosen.push_back(cases[static_cast<std::size_t>(most - missing.begin())]);
-    for (const SettingPair& pair : std::set<SettingPair>(*most))
-      for (std::set<SettingPair>& own : missing) own.erase(pair);
+  while (!queue.empty() && queue.top().first > 0) {
+    const auto [added, index] = queue.top();
+    queue.pop();
+    if (const std::ptrdiff_t now = adds(index); now < added) {
+      queue.emplace(now, index);
+      continue;
+    }
+    chosen.push_back(cases[index]);
+    for (const std::size_t pair : pairs[index]) covered[pair] = true;
   }
   return chosen;
 }

@@ -28,6 +28,7 @@ struct TrainingCase {
   bool dropout = false;         ///< of embeddings, attention weights and branches
   std::int64_t vocab_size = 0;  ///< random weights of another vocabulary; 0: the golden's own weights
   std::int64_t rows = 24;       ///< of a step
+  std::int64_t length = 20;     ///< of a row; packed ones need 18
   std::int64_t steps = 10;
   bool indifferent_routers = false;  ///< their weights begin at zero
   model::RoutingOptions routing = {};
