@@ -42,6 +42,7 @@ std::vector<TrainingCase> cases(const std::string& model, std::int64_t accumulat
                    .accumulation = accumulation,
                    .checkpointing = layout.name == "fsdp2" ? model::ActivationCheckpointing::Full : model::ActivationCheckpointing::None,
                    .dtype = DType::F64,
+                   .steps = 4,
                    .routing = routing,
                    .bias_update = bias_update});
   return all;
