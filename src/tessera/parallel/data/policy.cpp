@@ -105,7 +105,7 @@ std::function<bool(const model::ParameterSpec&)> full_precision(const config::Di
 
 std::string describe(const DataParallelPolicy& policy, const model::Placement& placement) {
   static constexpr const char* kWhat[] = {"nothing", "optimizer state", "optimizer state and gradients", "optimizer state, gradients and weights"};
-  const std::string wire = policy.wire ? std::string(at::toString(*policy.wire)) : "fp32";
+  const char* const wire = !policy.wire ? "fp32" : *policy.wire == at::kHalf ? "fp16" : "bf16";
   return fmt::format("{} sharded over {}, replicated over {}; gradients travel in {}", kWhat[static_cast<int>(policy.sharding)], placement.num_shards,
                      placement.num_replicas, wire);
 }

@@ -64,7 +64,7 @@ std::optional<model::Placement> expert_placement(const DataParallelPolicy& polic
 /// Which parameters of a model that computes in `compute` stay in fp32: the head, where distributed.moe.lm_head_precision says so. Empty: none.
 std::function<bool(const model::ParameterSpec&)> full_precision(const config::Distributed& distributed, DType compute);
 
-/// "optimizer state and gradients sharded over 4 ranks, replicated over 2; reduced in bf16".
+/// "optimizer state and gradients sharded over 4, replicated over 2; gradients travel in bf16".
 std::string describe(const DataParallelPolicy& policy, const model::Placement& placement);
 
 }  // namespace tessera::parallel
