@@ -6,6 +6,7 @@
 #include <random>
 
 #include "distributed/expert_models.h"
+#include "distributed/frozen.h"
 #include "distributed/schedules.h"
 #include "distributed/trajectory.h"
 #include "tessera/config/pipeline_schedule.h"
@@ -322,6 +323,7 @@ TrainingCase random_case(int number) {
   draw_recomputation(c, draw);
   draw_rows(c, draw);
   draw_model(c, draw);
+  if (c.dtype != DType::BF16 && draw.one_in(2)) c.frozen = draw.of(kFrozen);  // of few gradients, rounding to bf16 leaves little
   c.weight_tolerance = 5e-3;  // of whatever came out, biases that begin at zero among it; fp64 is strict
   return c;
 }

@@ -1,5 +1,6 @@
 #include "distributed/trajectory.h"
 
+#include <ATen/ops/equal.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -68,8 +69,13 @@ model::ModelSpec spec_of(const TrainingCase& c) {
 }
 
 parallel::CausalLM make_model(const TrainingCase& c, const parallel::DistributedSetup& setup, std::int64_t num_microbatches) {
-  const model::CausalLMOptions options{
-      .dtype = c.dtype, .trainable = true, .decoder = {.activation_checkpointing = c.checkpointing, .routing = c.routing, .dropout_seed = 5}};
+  const auto frozen = [names = c.frozen](const model::ParameterSpec& parameter) {
+    return std::ranges::any_of(names, [&](const std::string& part) { return parameter.name.find(part) != std::string::npos; });
+  };
+  const model::CausalLMOptions options{.dtype = c.dtype,
+                                       .trainable = true,
+                                       .frozen = frozen,
+                                       .decoder = {.activation_checkpointing = c.checkpointing, .routing = c.routing, .dropout_seed = 5}};
   if (c.vocab_size > 0 || !c.config.is_null()) return parallel::CausalLM::from_config(spec_of(c), 3, setup, options, num_microbatches);
   return parallel::CausalLM::from_pretrained(golden_directory(c.model), spec_of(c), setup, options, num_microbatches);
 }
@@ -99,7 +105,8 @@ const Trajectory& alone(const TrainingCase& c, DType dtype) {
                       .indifferent_routers = c.indifferent_routers,
                       .routing = c.routing,
                       .bias_update = c.bias_update,
-                      .config = c.config};
+                      .config = c.config,
+                      .frozen = c.frozen};
   if (!known.contains(single.name())) known.emplace(single.name(), run(single, *self));
   return known.at(single.name());
 }
@@ -140,6 +147,12 @@ std::string digest(const Trajectory& trajectory) {
   return text;
 }
 
+/// What has no gradient is what it was, to the bit.
+void expect_untouched(const Tensors& before, const Trajectory& after) {
+  for (const auto& [name, weight] : before)
+    EXPECT_TRUE(after.gradients.contains(name) || at::equal(weight, after.weights.at(name))) << name << " is frozen and has changed";
+}
+
 }  // namespace
 
 std::filesystem::path golden_directory(const std::string& model) {
@@ -160,7 +173,8 @@ std::string TrainingCase::name() const {
                      vocab_size > 0 ? " vocabulary " + std::to_string(vocab_size) : "") +
          (rows == 24 ? "" : fmt::format(" {} rows", rows)) + (length == 20 ? "" : fmt::format(" of {} tokens", length)) +
          (steps == 10 ? "" : fmt::format(" {} steps", steps)) + (indifferent_routers ? " indifferent routers" : "") +
-         fmt::format(" routing {} {} {} {}", routing.balance_loss, static_cast<int>(routing.balance_scope), routing.z_loss, bias_update);
+         fmt::format(" routing {} {} {} {}", routing.balance_loss, static_cast<int>(routing.balance_scope), routing.z_loss, bias_update) +
+         (frozen.empty() ? "" : fmt::format(" frozen {}", fmt::join(frozen, " ")));
 }
 
 Trajectory run(const TrainingCase& c, comm::Backend& backend) {
@@ -171,6 +185,7 @@ Trajectory run(const TrainingCase& c, comm::Backend& backend) {
   parallel::CausalLM model = make_model(c, setup, pipeline ? c.accumulation : static_cast<std::int64_t>(parts.size()));
   if (c.indifferent_routers) make_routers_indifferent(model);
   optim::Optimizer optimizer(*model.model.store, {.betas = {0.9, 0.95}, .epsilon = 1e-6});
+  const Tensors before = c.frozen.empty() ? Tensors() : copies(parallel::whole_weights(model));
   const auto experts = model.model.spec.experts ? train::make_expert_training(model, c.bias_update) : nullptr;
   Trajectory result;
   for (std::int64_t step = 0; step < c.steps; ++step) {
@@ -181,6 +196,7 @@ Trajectory run(const TrainingCase& c, comm::Backend& backend) {
     if (step == 0) result.gradients = copies(parallel::whole_gradients(model));
   }
   result.weights = copies(parallel::whole_weights(model));
+  expect_untouched(before, result);
   return result;
 }
 

@@ -32,8 +32,9 @@ struct TrainingCase {
   std::int64_t steps = 10;
   bool indifferent_routers = false;  ///< their weights begin at zero
   model::RoutingOptions routing = {};
-  double bias_update = 0.0;  ///< of correction biases
-  Json config = {};          ///< random weights of this model, which `model` only names; null: the golden
+  double bias_update = 0.0;              ///< of correction biases
+  Json config = {};                      ///< random weights of this model, which `model` only names; null: the golden
+  std::vector<std::string> frozen = {};  ///< parameters whose names contain one of these are not trained
   /// Of weights after ten steps in fp32. Rounding grows on the way: Adam divides by what is nearly zero, and one process itself ends 4e-6 to 2.5e-5
   /// away from fp64. What a wrong sum would do shows in the gradients of the first step, and in fp64.
   double weight_tolerance = 2e-5;
