@@ -1,6 +1,10 @@
 // What each policy leaves on a rank between steps, and what it takes during one.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <random>
+#include <set>
+
 #include "distributed/ranks.h"
 #include "support/allocation_counter.h"
 #include "support/support.h"
@@ -8,6 +12,7 @@
 #include "tessera/model/config.h"
 #include "tessera/parallel/pipeline_plan.h"
 #include "tessera/train/memory_plan.h"
+#include "tessera/train/objects.h"
 #include "tessera/train/step.h"
 
 namespace tessera::train {
@@ -58,9 +63,10 @@ struct Measured {
   std::int64_t peak = 0;        ///< the most during one
 };
 
-Measured measure(const model::ModelSpec& spec, const config::Distributed& strategy, DType dtype, std::int64_t num_microbatches = 1) {
+Measured measure(const model::ModelSpec& spec, const config::Distributed& strategy, DType dtype, std::int64_t num_microbatches = 1,
+                 const std::function<bool(const model::ParameterSpec&)>& frozen = {}) {
   const auto setup = parallel::DistributedSetup::build(tessera::test::backend(), strategy);
-  parallel::CausalLM model = parallel::CausalLM::from_config(spec, 1, setup, {.dtype = dtype, .trainable = true}, num_microbatches);
+  parallel::CausalLM model = parallel::CausalLM::from_config(spec, 1, setup, {.dtype = dtype, .trainable = true, .frozen = frozen}, num_microbatches);
   optim::Optimizer optimizer(*model.model.store, {});
   const std::vector<data::Batch> batches(static_cast<std::size_t>(num_microbatches), one_row(setup.rank()));
   training_step(model, optimizer, batches, 0, {.learning_rate = 1e-3}, 1.0);
@@ -119,27 +125,58 @@ std::vector<Case> cases(std::int64_t ranks) {
   return list;
 }
 
+/// Every way of keeping a small model.
+struct Setting {
+  Case c;
+  DType dtype;
+  bool tied;
+  std::vector<std::string> frozen = {};  ///< freeze_config.patterns
+};
+
+std::vector<Setting> settings(std::int64_t ranks) {
+  std::vector<Setting> all;
+  for (const bool tied : {false, true})
+    for (const DType dtype : {DType::F32, DType::BF16})
+      for (Case& c : cases(ranks)) all.push_back({std::move(c), dtype, tied});
+  return all;
+}
+
 /// What libtorch allocates in the rank's main thread; messages are allocated elsewhere.
-RANKS_TEST(Memory, LONG_ThePlanIsWhatIsAllocated, 2, 4) {
+void expect_plan(const Setting& setting, double tolerance = 0.05) {
+  const auto& [c, dtype, tied, frozen] = setting;
   const std::int64_t ranks = tessera::test::backend().world_size();
-  for (const bool tied : {false, true}) {
-    const model::ModelSpec spec = small_spec(tied);
-    for (const DType dtype : {DType::F32, DType::BF16}) {
-      for (const Case& c : cases(ranks)) {
-        const auto mesh = mesh::mesh_sizes(c.strategy, ranks);
-        config::Recipe recipe;
-        recipe.distributed = c.strategy;
-        recipe.step_scheduler.local_batch_size = 1;
-        recipe.step_scheduler.global_batch_size = ranks * c.num_microbatches;
-        const model::MemoryEstimate plan = memory_plan(recipe, spec, dtype, mesh, 1, 16).front();
-        const Measured measured = measure(spec, c.strategy, dtype, c.num_microbatches);
-        EXPECT_NEAR(static_cast<double>(plan.total() - plan.messages) / static_cast<double>(measured.peak), 1.0, 0.05)
-            << c.name << (tied ? ", tied" : "") << (dtype == DType::F32 ? ", fp32" : ", bf16") << ": weights " << plan.weights << ", gradients "
-            << plan.gradients << ", optimizer " << plan.optimizer << ", gathered " << plan.gathered << ", activations " << plan.activations
-            << "; measured " << measured.persistent << " and " << measured.peak - measured.persistent << " more";
-      }
-    }
-  }
+  const model::ModelSpec spec = small_spec(tied);
+  config::Recipe recipe;
+  recipe.distributed = c.strategy;
+  recipe.freeze_config.patterns = frozen;
+  recipe.step_scheduler.local_batch_size = 1;
+  recipe.step_scheduler.global_batch_size = ranks * c.num_microbatches;
+  const model::MemoryEstimate plan = memory_plan(recipe, spec, dtype, mesh::mesh_sizes(c.strategy, ranks), 1, 16).front();
+  const Measured measured = measure(spec, c.strategy, dtype, c.num_microbatches, frozen_parameters(recipe));
+  EXPECT_NEAR(static_cast<double>(plan.total() - plan.messages) / static_cast<double>(measured.peak), 1.0, tolerance)
+      << c.name << (tied ? ", tied" : "") << (dtype == DType::F32 ? ", fp32" : ", bf16") << ": weights " << plan.weights << ", gradients "
+      << plan.gradients << ", optimizer " << plan.optimizer << ", gathered " << plan.gathered << ", activations " << plan.activations << "; measured "
+      << measured.persistent << " and " << measured.peak - measured.persistent << " more";
+}
+
+RANKS_TEST(Memory, LONG_ThePlanIsWhatIsAllocated, 2, 4) {
+  for (const Setting& setting : settings(tessera::test::backend().world_size())) expect_plan(setting);
+}
+
+/// Each policy once, in one of the dtypes, tied or not.
+RANKS_TEST(Memory, ThePlanIsWhatIsAllocatedBySample, 2) {
+  std::vector<Setting> all = settings(2);
+  std::mt19937 random(7);
+  std::ranges::shuffle(all, random);
+  std::set<std::string> seen;
+  for (const Setting& setting : all)
+    if (seen.insert(setting.c.name).second) expect_plan(setting);
+}
+
+/// The embedding, as the head or not, a whole block, and a part of the others.
+RANKS_TEST(Memory, OfFrozenParametersAsWell, 2) {
+  for (const Case& c : cases(2))
+    for (const bool tied : {false, true}) expect_plan({c, DType::BF16, tied, {"embed_tokens", "layers\\.1\\.", "mlp"}}, 0.1);
 }
 
 model::ModelSpec small_spec_of_experts() {

@@ -60,5 +60,30 @@ TEST(MemoryPlan, RanksThatHoldTheSameShareTheCopy) {
   EXPECT_EQ(staging({"--checkpoint.enabled=false"}, 1), 0);
 }
 
+/// What is not trained has neither a gradient nor moments, in bf16 no master either.
+TEST(MemoryPlan, FrozenParametersAreWeightsAlone) {
+  const tessera::test::TemporaryDirectory directory;
+  const auto bytes = [](const at::Tensor& tensor) { return tensor.defined() ? tensor.numel() * tensor.element_size() : 0; };
+  for (const std::string freeze : {"freeze_embeddings=true", "patterns=['c_attn', 'ln_']", "freeze_language_model=true"}) {
+    for (const std::string dtype : {"float32", "bfloat16"}) {
+      const config::LoadedRecipe loaded = load_small_recipe(directory.path(), {"--model.torch_dtype=" + dtype, "--freeze_config." + freeze});
+      const model::MemoryEstimate plan = plan_of(loaded, 1);
+      const TrainingObjects objects = build_objects(loaded, no_variables, tessera::test::one_process_backend());
+      std::int64_t weights = 0, gradients = 0, optimizer = 0;
+      for (const model::FlatBuffer& buffer : objects.model.model.store->buffers()) {
+        weights += bytes(buffer.compute) + (buffer.master.is_same(buffer.compute_shard) ? 0 : bytes(buffer.master));
+        gradients += bytes(buffer.gradient);
+      }
+      for (const optim::Moments& moments : objects.optimizer->moments()) optimizer += bytes(moments.first) + bytes(moments.second);
+      const auto near = [&](std::int64_t planned, std::int64_t measured) {
+        EXPECT_NEAR(static_cast<double>(planned), static_cast<double>(measured), 0.01 * static_cast<double>(measured)) << freeze << " " << dtype;
+      };
+      near(plan.weights, weights);
+      near(plan.gradients, gradients);
+      near(plan.optimizer, optimizer);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tessera::train::test

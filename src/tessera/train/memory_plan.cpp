@@ -34,7 +34,7 @@ struct Run {
   parallel::DataParallelPolicy policy;
   model::Placement placement;
   std::optional<model::Placement> expert_placement;
-  std::function<bool(const model::ParameterSpec&)> full_precision;
+  std::function<bool(const model::ParameterSpec&)> full_precision, frozen;
   std::int64_t num_microbatches = 1;
   bool saves_in_background = false;
 };
@@ -53,18 +53,26 @@ std::int64_t staging(model::MemoryRequest request, const model::Placement& place
   return state.weights + state.optimizer;
 }
 
+std::int64_t trained_elements(const model::ParameterTable& table, const std::function<bool(const model::ParameterSpec&)>& frozen) {
+  std::int64_t elements = 0;
+  for (const model::ParameterSpec& parameter : table.parameters)
+    if (!frozen || !frozen(parameter)) elements += parameter.num_elements();
+  return elements;
+}
+
 /// Adds parameters that lie so and are computed with in this dtype.
 void add_state(const Run& run, const model::ParameterTable& table, const model::Placement& place, DType compute, model::MemoryEstimate& estimate,
                parallel::TransientMemory& transient) {
   model::MemoryRequest request = run.request;
   request.compute_dtype = compute;
   request.sharding = sharding(place);
+  request.trainable_elements = trained_elements(table, run.frozen);
   const model::MemoryEstimate state = model::estimate_state(table.num_elements(), request);
   estimate.weights += state.weights;
   estimate.gradients += state.gradients;
   estimate.optimizer += state.optimizer;
   if (run.saves_in_background) estimate.staging += staging(request, place, table.num_elements());
-  const auto more = parallel::transient_memory(table, run.policy, place, compute, run.num_microbatches);
+  const auto more = parallel::transient_memory(table, run.policy, place, compute, run.num_microbatches, run.frozen);
   transient.gathered_at_loss += more.gathered_at_loss;
   transient.gathered_in_passes += more.gathered_in_passes;
   transient.messages += more.messages;
@@ -124,12 +132,13 @@ model::ActivationBytes activations_of(const Run& run, const parallel::PipelinePl
 std::vector<model::MemoryEstimate> memory_plan(const config::Recipe& recipe, const model::ModelSpec& whole, DType compute,
                                                const mesh::MeshSizes& mesh, std::int64_t num_rows, std::int64_t length,
                                                const std::optional<parallel::PipelinePlan>& pipeline) {
-  Run run{.spec = share_of(recipe, whole, mesh.tp), .request = {}, .policy = {}, .placement = {}, .expert_placement = {}, .full_precision = {}};
+  Run run{.spec = share_of(recipe, whole, mesh.tp), .request = {}, .policy = {}, .placement = {}, .expert_placement = {}, .full_precision = {}, .frozen = {}};
   run.num_microbatches = num_microbatches(recipe, mesh.dp());
   run.policy = parallel::data_parallel_policy(recipe.distributed, compute, run.num_microbatches);
   run.placement = parallel::placement(run.policy, mesh::MeshContext(mesh, 0));
   run.expert_placement = parallel::expert_placement(run.policy, mesh::MeshContext(mesh, 0));
   run.full_precision = parallel::full_precision(recipe.distributed, compute);
+  run.frozen = frozen_parameters(recipe);
   run.saves_in_background = recipe.checkpoint.enabled && recipe.checkpoint.is_async;
   run.request = {.compute_dtype = compute,
                  .num_rows = num_rows,

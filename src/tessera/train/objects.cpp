@@ -40,7 +40,8 @@ std::optional<std::string> where_in_recipe(const config::LoadedRecipe& loaded, c
   return std::nullopt;
 }
 
-/// The parameters that freeze_config and moe_overrides leave untouched; empty when there are none.
+}  // namespace
+
 std::function<bool(const model::ParameterSpec&)> frozen_parameters(const config::Recipe& recipe) {
   const config::FreezeConfig& freeze = recipe.freeze_config;
   const bool freeze_routers = !recipe.model.moe_overrides.train_gate;
@@ -56,6 +57,8 @@ std::function<bool(const model::ParameterSpec&)> frozen_parameters(const config:
     });
   };
 }
+
+namespace {
 
 parallel::CausalLM make_model(const config::Recipe& recipe, const ModelPlan& plan, const parallel::DistributedSetup& setup) {
   const model::CausalLMOptions options{.dtype = plan.dtype,

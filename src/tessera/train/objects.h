@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -40,6 +41,9 @@ RecipeData build_recipe_data(const config::LoadedRecipe& recipe, const config::E
 
 /// The recipe's word for it as the decoder's.
 model::ActivationCheckpointing to_model(config::ActivationCheckpointing value);
+
+/// The parameters that freeze_config and moe_overrides leave untouched; empty when there are none.
+std::function<bool(const model::ParameterSpec&)> frozen_parameters(const config::Recipe& recipe);
 
 struct ValidationSet {
   std::string name;

@@ -11,19 +11,25 @@ namespace {
 /// Elements of each unit's weights as its operators read them (a tied head's unit reads the embedding too), and of its gradients as they are reduced.
 struct Units {
   std::vector<std::int64_t> weights, gradients;
-  std::int64_t tied = 0;  ///< of an embedding that is the head as well: its gradient is there from the loss to the embedding's backward
+  /// Of an embedding that is the head as well: its gradient is there from the loss to the embedding's backward.
+  std::int64_t tied_weights = 0, tied_gradients = 0;
 
   std::int64_t last() const { return static_cast<std::int64_t>(weights.size()) - 1; }
 };
 
-Units units_of(const model::ParameterTable& table) {
+Units units_of(const model::ParameterTable& table, const std::function<bool(const model::ParameterSpec&)>& frozen) {
   Units units;
   units.weights.resize(static_cast<std::size_t>(table.num_units));
-  for (const model::ParameterSpec& parameter : table.parameters) units.weights[static_cast<std::size_t>(parameter.unit)] += parameter.num_elements();
   units.gradients = units.weights;
+  for (const model::ParameterSpec& parameter : table.parameters) {
+    const auto unit = static_cast<std::size_t>(parameter.unit);
+    units.weights[unit] += parameter.num_elements();
+    if (!frozen || !frozen(parameter)) units.gradients[unit] += parameter.num_elements();
+  }
   if (!table.tied_head) return units;
   units.weights.back() += units.weights.front();
-  units.tied = std::exchange(units.gradients.front(), 0);
+  units.tied_weights = units.weights.front();
+  units.tied_gradients = std::exchange(units.gradients.front(), 0);
   return units;
 }
 
@@ -74,14 +80,16 @@ class Passes {
   std::int64_t backward(std::int64_t unit) const {
     // The embedding's backward reads no weights; a tied one is freed with the head.
     std::int64_t first = std::max<std::int64_t>(1, unit - policy_.backward_prefetch_depth);
-    if (!policy_.reshard_after_forward) first = units_.tied > 0 && unit < units_.last() ? 1 : 0;
+    if (!policy_.reshard_after_forward) first = units_.tied_weights > 0 && unit < units_.last() ? 1 : 0;
     return bytes_.weight * weights(first, unit) + own_gradient(unit) + gradients_under_way(unit);
   }
   /// A tied embedding is there once.
   std::int64_t weights(std::int64_t first, std::int64_t last) const {
-    return between(units_.weights, first, last) - (first == 0 && last >= units_.last() ? units_.tied : 0);
+    return between(units_.weights, first, last) - (first == 0 && last >= units_.last() ? units_.tied_weights : 0);
   }
-  std::int64_t own_gradient(std::int64_t unit) const { return bytes_.gradient * (units_.tied + units_.gradients[static_cast<std::size_t>(unit)]); }
+  std::int64_t own_gradient(std::int64_t unit) const {
+    return bytes_.gradient * (units_.tied_gradients + units_.gradients[static_cast<std::size_t>(unit)]);
+  }
   /// Of the units whose backward came before this one's: those after it, or at the start of a later microbatch the first ones, of the one before.
   /// From the second microbatch on a sum arrives beside the one that it is added to.
   std::int64_t gradients_under_way(std::int64_t unit) const {
@@ -90,7 +98,7 @@ class Passes {
       const std::int64_t wrapped = other - units_.last() - 1;
       if (wrapped < 0) bytes += reduced(units_.gradients[static_cast<std::size_t>(other)], num_microbatches_ > 1);
       if (wrapped >= 0 && num_microbatches_ > 1 && wrapped < units_.last())
-        bytes += reduced(units_.gradients[static_cast<std::size_t>(wrapped)] + (wrapped == 0 ? units_.tied : 0), num_microbatches_ > 2);
+        bytes += reduced(units_.gradients[static_cast<std::size_t>(wrapped)] + (wrapped == 0 ? units_.tied_gradients : 0), num_microbatches_ > 2);
     }
     return bytes;
   }
@@ -113,14 +121,14 @@ std::int64_t message_bytes(std::int64_t elements, std::int64_t size, std::int64_
 }  // namespace
 
 TransientMemory transient_memory(const model::ParameterTable& table, const DataParallelPolicy& policy, const model::Placement& placement,
-                                 DType compute, std::int64_t num_microbatches) {
-  const Units units = units_of(table);
+                                 DType compute, std::int64_t num_microbatches, const std::function<bool(const model::ParameterSpec&)>& frozen) {
+  const Units units = units_of(table, frozen);
   const std::int64_t master_bytes = compute == DType::F64 ? 8 : 4;
   const ElementBytes bytes{.weight = placement.whole_weights ? 0 : static_cast<std::int64_t>(size_of(compute)),
                            .gradient = placement.whole_gradients ? 0 : master_bytes};
   const Passes passes(units, policy, bytes, placement.num_shards, num_microbatches);
 
-  std::int64_t sent_at_once = units.tied;
+  std::int64_t sent_at_once = units.tied_gradients;
   for (std::int64_t unit = 0; unit <= units.last(); ++unit)
     sent_at_once = std::max(sent_at_once, between(units.gradients, unit, unit + reductions_under_way(policy)));
   const auto wire_bytes = policy.wire ? static_cast<std::int64_t>(c10::elementSize(*policy.wire)) : master_bytes;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "tessera/core/dtype.h"
 #include "tessera/model/parameter_table.h"
@@ -16,8 +17,8 @@ struct TransientMemory {
   std::int64_t gathered_in_passes = 0;
   std::int64_t messages = 0;  ///< of the reductions under way: what arrives from other ranks, and copies in the wire dtype
 };
-/// `placement` is the policy's. Every parameter is taken as trainable, shards as equal.
+/// `placement` is the policy's; shards are taken as equal. `frozen`: parameters without gradients; empty: none.
 TransientMemory transient_memory(const model::ParameterTable& table, const DataParallelPolicy& policy, const model::Placement& placement,
-                                 DType compute, std::int64_t num_microbatches);
+                                 DType compute, std::int64_t num_microbatches, const std::function<bool(const model::ParameterSpec&)>& frozen = {});
 
 }  // namespace tessera::parallel
