@@ -13,5 +13,20 @@ TEST(Logging, LinesGoToStandardErrorWithoutColoursOffATerminal) {
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "step 3 | loss 1.50\nnote: ci is not used here\nwarning: braces {} in a plain text stay\n");
 }
 
+TEST(Logging, ALevelLeavesOutNotesThenWarnings) {
+  const auto said = [](log::Level level) {
+    testing::internal::CaptureStderr();
+    log::show_from(level);
+    log::line("line");
+    log::note("note");
+    log::warning("warning");
+    log::show_from(log::Level::Info);
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(said(log::Level::Info), "line\nnote: note\nwarning: warning\n");
+  EXPECT_EQ(said(log::Level::Warning), "line\nwarning: warning\n");
+  EXPECT_EQ(said(log::Level::Error), "line\n");
+}
+
 }  // namespace
 }  // namespace tessera

@@ -19,6 +19,13 @@ TEST(Text, NearestNamesComeNearestFirst) {
   EXPECT_TRUE(nearest_names("zebra", known).empty());
 }
 
+TEST(Text, AShortWordResemblesFewOthers) {
+  const std::vector<std::string> known{"q", "a", "lr", "eps"};
+  EXPECT_TRUE(nearest_names("x", known).empty()) << "one letter resembles no other";
+  EXPECT_EQ(nearest_names("lt", known), std::vector<std::string>{"lr"});
+  EXPECT_EQ(nearest_names("esp", known), std::vector<std::string>{"eps"});
+}
+
 TEST(Text, DidYouMean) {
   const std::vector<std::string> known{"abc", "abd", "abe", "xyz"};
   EXPECT_EQ(did_you_mean("abf", known), "did you mean abc, abd or abe?");

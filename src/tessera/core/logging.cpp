@@ -28,6 +28,10 @@ void send_to(const Destinations& destinations) {
   logger().sinks() = std::move(sinks);
 }
 
+void show_from(Level level) {
+  logger().set_level(level == Level::Info ? spdlog::level::info : level == Level::Warning ? spdlog::level::warn : spdlog::level::err);
+}
+
 void line(std::string_view text) { logger().log(spdlog::level::off, "{}", text); }
 void note(std::string_view text) { logger().info("note: {}", text); }
 void warning(std::string_view text) { logger().warn("warning: {}", text); }

@@ -8,6 +8,11 @@
 
 namespace tessera::log {
 
+/// Which of the messages below are shown: all, all but notes, or neither notes nor warnings. Plain lines always are.
+enum class Level { Info, Warning, Error };
+/// For this process from now on; Info before.
+void show_from(Level level);
+
 /// One line each on standard error; answers a program would read go to standard output instead.
 /// "note: …" and "warning: …" are coloured on a terminal only.
 void line(std::string_view text);

@@ -27,10 +27,12 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 std::vector<std::string> nearest_names(std::string_view word, std::span<const std::string> known, std::size_t limit) {
   std::vector<std::pair<std::size_t, std::string>> ranked;
+  // Of a short word about half may differ: one letter resembles no other.
+  const std::size_t most = word.size() < 2 ? 0 : std::min(std::max<std::size_t>(2, word.size() / 3), (word.size() + 1) / 2);
   for (const std::string& name : known) {
     const std::size_t distance = edit_distance(word, name);
     const bool contains = word.size() >= 4 && (name.find(word) != std::string::npos || word.find(name) != std::string_view::npos);
-    if (distance <= std::max<std::size_t>(2, word.size() / 3) || contains) ranked.emplace_back(distance, name);
+    if (distance <= most || contains) ranked.emplace_back(distance, name);
   }
   std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<std::string> names;
