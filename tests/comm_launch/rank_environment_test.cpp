@@ -57,7 +57,11 @@ TEST(RankEnvironment, TorchrunServesGpus) {
   EXPECT_EQ(torchrun_environment(torchrun), (RankEnvironment{.rank = 3, .world_size = 4, .local_rank = 1, .local_size = 2}));
   EXPECT_THAT(error_of([&] { refuse_ranks_without_mpi(torchrun, "tessera train r.yaml"); }),
               AllOf(HasSubstr("mpirun -n 4 tessera train r.yaml"), HasSubstr("tessera train r.yaml --nproc-per-node 4")));
-  EXPECT_NO_THROW(refuse_ranks_without_mpi(with({{"RANK", "3"}, {"WORLD_SIZE", "4"}}), ""));
+  EXPECT_THAT(error_of([] { refuse_ranks_without_mpi(with({{"RANK", "3"}, {"WORLD_SIZE", "4"}}), "tessera train r.yaml"); }),
+              AllOf(HasSubstr("RANK=3 and WORLD_SIZE=4 are set, MASTER_ADDR is not"), HasSubstr("mpirun -n 4 tessera train r.yaml")));
+  EXPECT_NO_THROW(refuse_ranks_without_mpi(with({{"RANK", "0"}, {"WORLD_SIZE", "1"}}), ""));
+  EXPECT_NO_THROW(
+      refuse_ranks_without_mpi(with({{"RANK", "3"}, {"WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_COMM_WORLD_SIZE", "4"}}), ""));
 }
 
 TEST(RankEnvironment, TorchrunBelowSrunIsTorchrun) {

@@ -77,6 +77,22 @@ void refuse_srun_without_pmi(const Environment& environment) {
                    "use srun --mpi=pmix (Open MPI) or --mpi=pmi2 (MPICH), or mpirun; `srun --mpi=list` shows what there is"});
 }
 
+/// What to type instead, for a fix.
+std::string mpirun_line(std::int64_t world_size, const std::string& command_line) {
+  return fmt::format("start them with  mpirun -n {} {}\n        or on one host with  {} --nproc-per-node {}", world_size, command_line, command_line,
+                     world_size);
+}
+
+/// torchrun's variables without the place where its ranks meet: each would train alone, and all write to the same place.
+void refuse_ranks_without_rendezvous(const Environment& environment, const std::string& command_line) {
+  if (environment("MASTER_ADDR") || rank_environment(environment)) return;
+  const auto found = read(environment, kTorchrun);
+  if (!found || found->world_size == 1) return;
+  throw UserError({"", fmt::format("RANK={} and WORLD_SIZE={} are set, MASTER_ADDR is not", found->rank, found->world_size),
+                   "torchrun sets all of them, for ranks on GPUs; on CPUs ranks talk MPI, which only its own launcher can start",
+                   mpirun_line(found->world_size, command_line) + "\n        or to train alone, unset RANK and WORLD_SIZE"});
+}
+
 }  // namespace
 
 std::optional<RankEnvironment> rank_environment(const Environment& environment) {
@@ -113,10 +129,12 @@ bool started_by_torchrun(const Environment& environment) {
 
 void refuse_ranks_without_mpi(const Environment& environment, const std::string& command_line) {
   const auto found = torchrun_environment(environment);
-  if (!started_by_torchrun(environment)) return refuse_srun_without_pmi(environment);
+  if (!started_by_torchrun(environment)) {
+    refuse_ranks_without_rendezvous(environment, command_line);
+    return refuse_srun_without_pmi(environment);
+  }
   throw UserError({"", "RANK, WORLD_SIZE and MASTER_ADDR are set, as torchrun does", "on CPUs ranks talk MPI, which only its own launcher can start",
-                   fmt::format("start them with  mpirun -n {} {}\n        or on one host with  {} --nproc-per-node {}", found->world_size,
-                               command_line, command_line, found->world_size)});
+                   mpirun_line(found->world_size, command_line)});
 }
 
 }  // namespace tessera::launch

@@ -43,8 +43,8 @@ Rendezvous torchrun_rendezvous(const Environment& environment);
 /// TORCHELASTIC_RUN_ID).
 bool started_by_torchrun(const Environment& environment);
 
-/// UserError, with the line to use instead, when this process is one of several ranks that cannot start MPI: torchrun's, or those of an srun that
-/// hands out no PMI. `command_line`: what each rank runs, for that line.
+/// UserError, with the line to use instead, when this process is one of several ranks that cannot start MPI: torchrun's (or what has its RANK and
+/// WORLD_SIZE alone), or those of an srun that hands out no PMI. `command_line`: what each rank runs, for that line.
 void refuse_ranks_without_mpi(const Environment& environment, const std::string& command_line);
 
 }  // namespace tessera::launch
