@@ -8,6 +8,7 @@
 
 #include "support/support.h"
 #include "tessera/core/error.h"
+#include "tessera/model/config_position.h"
 #include "tessera/model/parameter_table.h"
 
 namespace tessera::model {
@@ -301,6 +302,35 @@ TEST(Config, RefusesKnownFieldsThatWouldChangeTheMathematics) {
   Json config = small_llama();
   config["rope_parameters"] = {{"full_attention", {{"rope_type", "default"}}}};
   EXPECT_THAT(error_of_config(config), HasSubstr("one set of rotary frequencies"));
+}
+
+/// A field is blamed where it stands, and only when it is there.
+TEST(Config, WhatMakesAnOddNumberOfRotatedDimensionsIsNamed) {
+  const auto with = [](const Json& fields) {
+    Json config = small_llama();
+    config.update(fields);
+    return error_of_config(config);
+  };
+  EXPECT_THAT(with({{"partial_rotary_factor", 1.5}}), HasSubstr(": partial_rotary_factor is 1.5, not a share of the head"));
+  EXPECT_THAT(with({{"partial_rotary_factor", 0.5}}), HasSubstr(": partial_rotary_factor: 0.5 is not supported"));
+  EXPECT_THAT(with({{"rope_parameters", {{"partial_rotary_factor", 1.5}}}}), HasSubstr(": rope_parameters.partial_rotary_factor is 1.5"));
+  EXPECT_THAT(with({{"head_dim", 15}}), AllOf(HasSubstr(": head_dim makes heads of 15 dimensions, 15 of them rotated"), Not(HasSubstr("partial"))));
+  EXPECT_THAT(with({{"hidden_size", 60}, {"num_attention_heads", 4}}), HasSubstr(": hidden_size makes heads of 15 dimensions"));
+}
+
+/// Who sets a field over a file's is told there what it does not go with.
+TEST(Config, AContradictionStandsWhereAFieldWasOverridden) {
+  Json config = small_llama();
+  config["num_attention_heads"] = 5;
+  const auto place = [&](const std::string& overridden) {
+    return test::error_of([&] {
+      model_spec_from_json(config, "config.json", [&](const std::string& key) {
+        return key == overridden ? "r.yaml:7" : key.empty() ? "config.json" : "config.json:" + std::to_string(key.size());
+      });
+    });
+  };
+  EXPECT_THAT(place("num_attention_heads"), HasSubstr("error: r.yaml:7: hidden_size (16) is not a multiple of num_attention_heads (5)"));
+  EXPECT_THAT(place("vocab_size"), HasSubstr("error: config.json:11: hidden_size (16)"));
 }
 
 TEST(Config, MissingFilesAndBrokenJson) {

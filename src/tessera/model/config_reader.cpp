@@ -121,22 +121,34 @@ void ConfigReader::not_supported(const std::string& key, const std::string& rule
   problems_.add({locate_(key), fmt::format("{}{}: {} is not supported", prefix_, key, value), rule, fix});
 }
 
-void ConfigReader::wrong(const std::string& key, const std::string& what, const std::string& rule) {
+void ConfigReader::wrong(const std::string& key, const std::string& what, const std::string& rule) { add_wrong(key, locate_(key), what, rule); }
+
+void ConfigReader::add_wrong(const std::string& key, std::string where, const std::string& what, const std::string& rule) {
   if (!wrong_.insert(key).second) return;  // it may be read more than once
   problems_.add(
-      {locate_(key), fmt::format("{}{} {}", prefix_, key, what), rule, "correct it, or take its value from the model's published config.json"});
+      {std::move(where), fmt::format("{}{} {}", prefix_, key, what), rule, "correct it, or take its value from the model's published config.json"});
 }
 
 void ConfigReader::contradicts(const std::string& key, const std::vector<std::string>& others, const std::string& what, const std::string& rule) {
-  const auto is_wrong = [this](const std::string& field) { return wrong_.contains(field); };
-  if (!is_wrong(key) && std::ranges::none_of(others, is_wrong)) wrong(key, what, rule);
+  if (is_wrong(key) || std::ranges::any_of(others, [this](const std::string& field) { return is_wrong(field); })) return;
+  add_wrong(key, place_of(key, others), what, rule);
+}
+
+std::string ConfigReader::place_of(const std::string& key, const std::vector<std::string>& others) const {
+  const auto file_of = [](const std::string& place) { return place.substr(0, place.find_last_not_of("0123456789") + 1); };
+  const std::string usual = locate_("");
+  std::vector<std::string> fields{key};
+  fields.insert(fields.end(), others.begin(), others.end());
+  for (const std::string& field : fields)
+    if (const std::string place = locate_(field); !place.starts_with(usual) && file_of(place) != file_of(usual)) return place;
+  return locate_(key);
 }
 
 ConfigReader ConfigReader::nested(const Json& object, const std::string& key) const {
   // The line of the enclosing field is the nearest that can be told.
   ConfigReader child(object, [locate = locate_, key](const std::string&) { return locate(key); });
   child.prefix_ = prefix_ + key + ".";
-  child.wrong_ = wrong_;
+  child.around_ = this;
   return child;
 }
 

@@ -17,7 +17,7 @@ namespace tessera::model {
 /// after one; finish() throws them all. A field that is null counts as absent.
 class ConfigReader {
  public:
-  /// Where a field stands, for messages: "path:line" or just the path.
+  /// Where a field stands, for messages: "path:line" or just the path; of "", where fields stand that nobody has set elsewhere.
   using Locate = std::function<std::string(const std::string& key)>;
 
   /// `config` must be an object and outlive the reader.
@@ -46,10 +46,10 @@ class ConfigReader {
   /// Says that the field is wrong: `what` follows its name.
   void wrong(const std::string& key, const std::string& what, const std::string& rule = "");
   /// The same of fields that do not fit each other; not said when one of them, `key` included, is missing or wrong by itself: a harmless value stood
-  /// in for it.
+  /// in for it. It stands where one of them was set over the others' file, if any was.
   void contradicts(const std::string& key, const std::vector<std::string>& others, const std::string& what, const std::string& rule = "");
   /// The reader of a nested object, e.g. rope_parameters; its mistakes are added to this one's by `absorb`. It knows
-  /// which fields around the object are wrong.
+  /// which fields around the object are wrong, and must not outlive this one.
   ConfigReader nested(const Json& object, const std::string& key) const;
   void absorb(ConfigReader&& child);
 
@@ -59,11 +59,15 @@ class ConfigReader {
   const ProblemList& problems() const { return problems_; }
 
  private:
+  bool is_wrong(const std::string& key) const { return wrong_.contains(key) || (around_ != nullptr && around_->is_wrong(key)); }
+  std::string place_of(const std::string& key, const std::vector<std::string>& others) const;
+  void add_wrong(const std::string& key, std::string where, const std::string& what, const std::string& rule);
   const Json* find_of_kind(const std::string& key, bool (Json::*is_kind)() const noexcept, const std::string& kind);
 
   const Json& config_;
   Locate locate_;
   std::string prefix_;
+  const ConfigReader* around_ = nullptr;  ///< of a nested object: the reader of what it stands in
   std::set<std::string> read_;
   std::set<std::string> wrong_;
   ProblemList problems_;

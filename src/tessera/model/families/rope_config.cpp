@@ -30,18 +30,29 @@ RopeKind read_kind(ConfigReader& rope, const RopeDefaults& defaults) {
   return RopeKind::Default;
 }
 
-void read_rotary_dim(ConfigReader& rope, double partial, const ModelSpec& spec, const RopeDefaults& defaults, RopeSpec& result) {
+/// An odd number of rotated dimensions: of the share where one is given, else of the head itself.
+void report_odd_rotary_dim(ConfigReader& holder, const ModelSpec& spec, std::int64_t rotary_dim) {
+  const std::string rule = "dimensions are rotated in pairs";
+  if (holder.has("partial_rotary_factor"))
+    return holder.contradicts("partial_rotary_factor", sizes_of_a_head(),
+                              fmt::format("and head_dim ({}) make {} rotated dimensions", spec.head_dim, rotary_dim), rule);
+  const std::string key = holder.has("head_dim") ? "head_dim" : "hidden_size";
+  holder.contradicts(key, sizes_of_a_head(), fmt::format("makes heads of {} dimensions, {} of them rotated", spec.head_dim, rotary_dim), rule);
+}
+
+/// The share of a head that is rotated stands in the object or beside it.
+void read_rotary_dim(ConfigReader& config, ConfigReader& rope, const ModelSpec& spec, const RopeDefaults& defaults, RopeSpec& result) {
+  const std::string key = "partial_rotary_factor";
+  config.find(key);  // known, whichever counts
+  ConfigReader& holder = rope.has(key) ? rope : config;
+  double partial = holder.number(key, defaults.partial_factor);
   if (partial <= 0.0 || partial > 1.0) {
-    rope.wrong("partial_rotary_factor", fmt::format("is {}, not a share of the head", partial));
+    holder.wrong(key, fmt::format("is {}, not a share of the head", partial));
     partial = 1.0;
   }
-  if (partial != 1.0 && !defaults.partial) rope.not_supported("partial_rotary_factor", fmt::format("{} models rotate whole heads", spec.model_type));
+  if (partial != 1.0 && !defaults.partial) holder.not_supported(key, fmt::format("{} models rotate whole heads", spec.model_type));
   result.rotary_dim = static_cast<std::int64_t>(static_cast<double>(spec.head_dim) * partial);
-  if (result.rotary_dim < 2 || result.rotary_dim % 2 != 0) {
-    rope.contradicts("partial_rotary_factor", sizes_of_a_head(),
-                     fmt::format("and head_dim ({}) make {} rotated dimensions", spec.head_dim, result.rotary_dim),
-                     "dimensions are rotated in pairs");
-  }
+  if (result.rotary_dim < 2 || result.rotary_dim % 2 != 0) report_odd_rotary_dim(holder, spec, result.rotary_dim);
 }
 
 /// factor, or what the context lengths imply.
@@ -123,8 +134,7 @@ RopeSpec read_rope_object(ConfigReader& config, const Json& object, const std::s
   result.kind = read_kind(rope, defaults);
   // Values inside the object come before those beside it.
   result.theta = rope.positive_number("rope_theta", config.positive_number("rope_theta", defaults.theta));
-  const double partial = rope.number("partial_rotary_factor", config.number("partial_rotary_factor", defaults.partial_factor));
-  read_rotary_dim(rope, partial, spec, defaults, result);
+  read_rotary_dim(config, rope, spec, defaults, result);
   result.max_position_embeddings = spec.max_position_embeddings;
   // phi3 keeps the original length beside the object, and there it comes first.
   const std::int64_t inside = rope.size("original_max_position_embeddings", spec.max_position_embeddings);
