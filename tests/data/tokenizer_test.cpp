@@ -10,6 +10,7 @@
 #include "tessera/core/json.h"
 #include "tessera/core/text.h"
 #include "tessera/data/tokenizer/definition.h"
+#include "tessera/data/tokenizer/frame_choice.h"
 #include "tessera/data/tokenizer/unicode.h"
 
 namespace tessera::data {
@@ -206,6 +207,39 @@ TEST_F(ModelDirectory, LlamaClassesFrameTheTextByTheirSwitches) {
   const auto ids = load().encode("a", true);
   EXPECT_EQ(ids.front(), 0);
   EXPECT_NE(ids.back(), 1);
+}
+
+TEST_F(ModelDirectory, ACallerMayChooseTheFrame) {
+  add("tokenizer_config.json", {{"bos_token", "<s>"}, {"eos_token", "</s>"}});
+  const std::vector<TokenId> text = load().encode("a", false);
+  const auto framed = [&](FrameChoice choice) {
+    std::vector<TokenId> ids = load_tokenizer(directory_.path(), choice).encode("a", true);
+    std::string frame;
+    if (!ids.empty() && ids.front() == 0) frame += "<s>", ids.erase(ids.begin());
+    frame += "a";
+    if (!ids.empty() && ids.back() == 1) frame += "</s>", ids.pop_back();
+    EXPECT_EQ(ids, text);
+    return frame;
+  };
+  // The file's own: both.
+  EXPECT_EQ(framed({}), "<s>a</s>");
+  EXPECT_EQ(framed({.bos = true, .eos = true}), "<s>a</s>");
+  EXPECT_EQ(framed({.bos = false}), "a</s>");
+  EXPECT_EQ(framed({.eos = false}), "<s>a");
+  EXPECT_EQ(framed({.bos = false, .eos = false}), "a");
+  // A file without a frame.
+  Json tokenizer = read_json_file(directory_ / "tokenizer.json");
+  tokenizer["post_processor"] = nullptr;
+  add("tokenizer.json", tokenizer);
+  EXPECT_EQ(framed({}), "a");
+  EXPECT_EQ(framed({.eos = true}), "a</s>");
+  EXPECT_EQ(framed({.bos = true, .eos = true}), "<s>a</s>");
+}
+
+TEST_F(ModelDirectory, AFrameOfTokensThatHaveNoNameIsWarnedAbout) {
+  testing::internal::CaptureStderr();
+  load_tokenizer(directory_.path(), {.bos = true});
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::HasSubstr("add_bos_token has no effect: the tokenizer names no bos token"));
 }
 
 TEST_F(ModelDirectory, DirectoryWithoutTokenizerIsAnError) {

@@ -4,7 +4,10 @@
 
 #include "tessera/core/error.h"
 #include "tessera/core/file.h"
+#include "tessera/core/logging.h"
+#include "tessera/data/tokenizer/frame_choice.h"
 #include "tessera/data/tokenizer/model_directory.h"
+#include "tessera/data/tokenizer/post_processor.h"
 #include "tessera/data/tokenizer/sources.h"
 #include "tessera/data/tokenizer/tokenizer.h"
 #include "tessera/data/tokenizer/tokenizer_json.h"
@@ -62,8 +65,49 @@ TokenizerDefinition from_file(const fs::path& path) {
   return from_model_file(path, {});
 }
 
+/// Puts a token at the outer end of one side of the frame, or takes it away from there.
+void choose(const std::optional<bool>& wanted, const std::optional<TokenId>& token, const char* name, bool first, std::vector<TokenId>& side,
+            const std::string& where) {
+  if (!wanted) return;
+  if (!token) {
+    log::warning("{}: add_{}_token has no effect: the tokenizer names no {} token", where, name, name);
+    return;
+  }
+  const bool there = !side.empty() && (first ? side.front() : side.back()) == *token;
+  if (there == *wanted) return;
+  const auto at = first ? side.begin() : there ? side.end() - 1 : side.end();
+  there ? side.erase(at) : side.insert(at, *token);
+}
+
+std::string spelling(const TokenizerDefinition& definition, TokenId id) {
+  for (const AddedToken& token : definition.added_tokens)
+    if (token.id == id) return token.content;
+  const auto index = static_cast<std::size_t>(id);
+  return index < definition.model.tokens.size() ? definition.model.tokens[index] : std::to_string(id);
+}
+
+void choose_frame(const FrameChoice& choice, TokenizerDefinition& definition) {
+  if (!choice.bos && !choice.eos) return;
+  SpecialFrame frame;
+  if (!definition.post_processor.is_null()) frame = parse_post_processor(definition.post_processor, definition.where);
+  choose(choice.bos, definition.special_tokens.bos, "bos", true, frame.before, definition.where);
+  choose(choice.eos, definition.special_tokens.eos, "eos", false, frame.after, definition.where);
+  const auto spelled = [&](const std::vector<TokenId>& ids) {
+    std::vector<std::pair<std::string, TokenId>> tokens;
+    for (const TokenId id : ids) tokens.emplace_back(spelling(definition, id), id);
+    return tokens;
+  };
+  definition.post_processor = template_processing(spelled(frame.before), spelled(frame.after));
+}
+
 }  // namespace
 
-Tokenizer load_tokenizer(const fs::path& path) { return Tokenizer(fs::is_directory(path) ? from_directory(path) : from_file(path)); }
+Tokenizer load_tokenizer(const fs::path& path) { return load_tokenizer(path, FrameChoice{}); }
+
+Tokenizer load_tokenizer(const fs::path& path, const FrameChoice& choice) {
+  TokenizerDefinition definition = fs::is_directory(path) ? from_directory(path) : from_file(path);
+  choose_frame(choice, definition);
+  return Tokenizer(std::move(definition));
+}
 
 }  // namespace tessera::data
