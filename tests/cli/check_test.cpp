@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "support/command_line.h"
 #include "support/support.h"
@@ -123,6 +124,79 @@ TEST_F(Check, MistakesOfReadingComeWithThoseAboutRanks) {
   const auto result = check({"--nproc-per-node", "5", "--distributed.dp_siez=5"});
   EXPECT_EQ(result.status, 2);
   EXPECT_THAT(result.error, AllOf(HasSubstr("unknown key"), HasSubstr("(2 · 5)")));
+}
+
+/// A mistake of reading hides nothing about the model, the data or the disk, whose sections could be read.
+TEST_F(Check, MistakesOfReadingComeWithThoseAboutModelAndDisk) {
+  const std::vector<std::string> overrides = {"--optimizerr.lr=1", "--dataset={_target_: text, paths: nofile.txt}", "--model.config.n_head=5"};
+  const auto everything = AllOf(HasSubstr("optimizerr: unknown key"), HasSubstr("dataset.paths: nofile.txt is not on disk"),
+                                HasSubstr("command line: n_embd (64) is not a multiple of n_head (5)"));
+  const auto checked = check(overrides);
+  EXPECT_EQ(checked.status, 2);
+  EXPECT_THAT(checked.error, everything);
+  EXPECT_EQ(checked.output, "") << "half a recipe is not shown";
+  std::vector<std::string> train = {"train", recipe_.string()};
+  train.insert(train.end(), overrides.begin(), overrides.end());
+  EXPECT_THAT(run_tessera(train).error, everything);
+  std::vector<std::string> for_programs = overrides;
+  for_programs.emplace_back("--json");
+  const Json json = parse_json(check(for_programs).output, "output");
+  EXPECT_EQ(json["problems"].size(), 3U);
+  EXPECT_FALSE(json.contains("memory"));
+}
+
+/// What was not read is not judged.
+TEST_F(Check, AHalfReadSectionIsNotExamined) {
+  const auto result = check({"--model.config=5x", "--model.torch_dtype=float33", "--checkpoint.checkpoint_dir=$UNSET_FOR_THIS_TEST"});
+  EXPECT_THAT(result.error,
+              AllOf(HasSubstr("float33"), HasSubstr("UNSET_FOR_THIS_TEST is not set"), Not(HasSubstr("5x")), Not(HasSubstr("cannot be written"))));
+}
+
+TEST_F(Check, ValuesOfVariablesAreNotInMistakes) {
+  ASSERT_EQ(::setenv("TESSERA_TEST_PLACE", "/nowhere/topsecret", 1), 0);
+  const auto result = check({"--model={_target_: from_pretrained, pretrained_model_name_or_path: \"${TESSERA_TEST_PLACE}/m\"}",
+                             "--dataset={_target_: text, paths: [\"${TESSERA_TEST_PLACE}/d.txt\"]}",
+                             "--optimizer={_target_: \"${TESSERA_TEST_PLACE}\"}", "--checkpoint.restore_from=${TESSERA_TEST_PLACE}/c"});
+  ::unsetenv("TESSERA_TEST_PLACE");
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.error,
+              AllOf(HasSubstr("model.pretrained_model_name_or_path: ${TESSERA_TEST_PLACE}/m is not on disk"),
+                    HasSubstr("dataset.paths: ${TESSERA_TEST_PLACE}/d.txt is not on disk"), HasSubstr("unknown optimizer \"${TESSERA_TEST_PLACE}\""),
+                    HasSubstr("checkpoint.restore_from: "), HasSubstr("${TESSERA_TEST_PLACE}/c"), Not(HasSubstr("topsecret"))));
+}
+
+/// What training would refuse after it has read data and model.
+TEST_F(Check, SaysWhatTrainingWouldRefuse) {
+  const auto error = [&](const std::string& override) {
+    const auto result = check({override});
+    EXPECT_EQ(result.status, 2) << override;
+    return result.error;
+  };
+  EXPECT_THAT(error("--freeze_config.patterns=[\"(\"]"), HasSubstr("command line: freeze_config.patterns.0: \"(\" is not a regular expression"));
+  EXPECT_THAT(error("--optimizer.param_group_overrides=[{pattern: \"(\"}]"), HasSubstr("param_group_overrides.0.pattern: \"(\" is not a regular"));
+  EXPECT_THAT(error("--dataloader.batch_size=5"),
+              HasSubstr("dataloader.batch_size: 5 · data-parallel ranks (1) does not divide global_batch_size (24)"));
+  EXPECT_THAT(error("--dataset.vocab_size=900"), HasSubstr("command line: dataset.vocab_size: 900 does not fit the model's vocabulary of 80"));
+  EXPECT_THAT(error("--validation_dataset={_target_: mock, vocab_size: 900}"), HasSubstr("validation_dataset.vocab_size: 900"));
+  EXPECT_THAT(error("--lr_scheduler={min_lr: 0.1}"), HasSubstr("min_lr (0.1) is above max_lr (0.001)"));
+  // 44 samples, 24 to a step, ten epochs: 20 steps.
+  EXPECT_THAT(error("--lr_scheduler={lr_decay_style: WSD, wsd_decay_steps: 21, lr_wsd_decay_style: linear}"),
+              HasSubstr("wsd_decay_steps (21) is not between 1 and lr_decay_steps (20)"));
+  EXPECT_EQ(check({"--lr_scheduler={lr_decay_style: WSD, wsd_decay_steps: 20, lr_wsd_decay_style: linear}"}).status, 0);
+  EXPECT_THAT(error("--freeze_config.patterns=[wte, q_proj]"),
+              AllOf(HasSubstr("command line: freeze_config.patterns.1: no parameter's name matches \"q_proj\""), HasSubstr("transformer.wte.weight"),
+                    Not(HasSubstr("patterns.0"))));
+  EXPECT_THAT(error("--optimizer.param_group_overrides=[{pattern: q_proj}]"), HasSubstr("no parameter's name matches \"q_proj\""));
+  EXPECT_EQ(check({"--optimizer.param_group_overrides=[{pattern: ln_1}]", "--freeze_config.patterns=wte"}).status, 0);
+}
+
+TEST_F(Check, ALevelLeavesOutWhatTrainingSays) {
+  const auto train = [&](const std::string& level) {
+    return run_tessera({"train", recipe_.string(), "--step_scheduler.max_steps=1", "--checkpoint.enabled=false", "--nvtx=true",
+                        "--model.torch_dtype=float32", "--logging.level=" + level});
+  };
+  EXPECT_THAT(train("info").error, AllOf(HasSubstr("note: nvtx"), HasSubstr("step 1 |")));
+  EXPECT_EQ(train("warning").error, "");
 }
 
 /// A recipe that begins from the weights of a directory.

@@ -58,18 +58,95 @@ TEST(Interpolate, UnsetVariablesAreAllReported) {
   EXPECT_THAT(message, HasSubstr("r.yaml:2: $TWO"));
 }
 
-TEST(Secret, IsAWordOfTheKey) {
-  const Node text = Node::scalar("hunter2", {});
-  for (const char* key : {"password", "db_password", "secret", "client-secret", "token", "hf_token", "accessToken", "apikey", "api_key",
-                          "wandb.api_key", "API_KEY", "apiKey", "authorization", "auth", "auth_header"}) {
-    EXPECT_TRUE(is_secret(key, text)) << key;
+TEST(Secret, IsAPartOfTheKey) {
+  for (const char* key : {"password",
+                          "db_password",
+                          "secret",
+                          "client-secret",
+                          "token",
+                          "hf_token",
+                          "accessToken",
+                          "apikey",
+                          "api_key",
+                          "API_KEY",
+                          "apiKey",
+                          "authorization",
+                          "auth",
+                          "hftoken",
+                          "mypassword",
+                          "client_secrets",
+                          "oauth",
+                          "passwords",
+                          "accesstoken",
+                          "authtoken",
+                          "MYAPIKEY",
+                          "wandbapikey",
+                          "tokens",
+                          "auth_header",
+                          "ipad_token",
+                          "super_token",
+                          "eos_token_secret",
+                          "tokenizer_token",
+                          "token_loss_weight"}) {
+    EXPECT_TRUE(is_secret(key)) << key;
   }
-  for (const char* key : {"tokenizer", "num_tokens", "author", "eos_token", "bos_token_id", "pad_token", "start_of_turn_token",
-                          "calculate_per_token_loss", "keyboard", "secretary", "api", "key"}) {
-    EXPECT_FALSE(is_secret(key, text)) << key;
+}
+
+/// What recipes call by the word without hiding anything.
+TEST(Secret, IsNotWhatVocabulariesAreMadeOf) {
+  for (const char* key : {"tokenizer",
+                          "tokenizer_name",
+                          "pretokenize",
+                          "post_tokenize_hook_fn",
+                          "num_tokens",
+                          "author",
+                          "secretary",
+                          "eos_token",
+                          "bos_token",
+                          "bos_token_id",
+                          "pad_token_id",
+                          "image_token_id",
+                          "pad_token",
+                          "add_bos_token",
+                          "start_of_turn_token",
+                          "calculate_per_token_loss",
+                          "dispatcher_share_token_dispatcher",
+                          "decoder_start_token_id",
+                          "keyboard",
+                          "api",
+                          "key"}) {
+    EXPECT_FALSE(is_secret(key)) << key;
   }
-  EXPECT_FALSE(is_secret("token_loss_weight", Node::scalar("0.1", {})));
-  EXPECT_TRUE(is_secret("password", Node::scalar("1234", {})));
+}
+
+std::string rewritten(const std::string& yaml, const std::string& message) {
+  Node root = parse_yaml(yaml, "r.yaml");
+  ProblemList problems;
+  interpolate(root, variables, problems);
+  return with_placeholders({{"", message, "", ""}}, root, variables)[0].what;
+}
+
+TEST(Placeholders, StandForTheirValuesInMessages) {
+  EXPECT_EQ(rewritten("k: ${HOME}/data\n", "/home/me/data/x is not on disk"), "${HOME}/data/x is not on disk");
+  EXPECT_EQ(rewritten("k: ${HOME}/data\n", "/home/me is not a directory"), "${HOME} is not a directory") << "a parent is told too";
+  EXPECT_EQ(rewritten("k: ${HOME}/data\n", "/home/menagerie"), "/home/menagerie") << "another directory";
+  EXPECT_EQ(rewritten("k: a${a.b}b\n", "\"adottedb\" is unknown"), "\"a${a.b}b\" is unknown");
+  EXPECT_EQ(rewritten("k: [{l: \"${oc.env:HOME}\"}]\n", "in /home/me"), "in ${oc.env:HOME}");
+}
+
+TEST(Placeholders, LeaveTheRecipesOwnPlaceAlone) {
+  Node root = parse_yaml("k: ${HOME}/data\n", "/home/me/r.yaml");
+  ProblemList problems;
+  interpolate(root, variables, problems);
+  EXPECT_EQ(with_placeholders({{"/home/me/r.yaml:1", "", "", ""}}, root, variables)[0].where, "/home/me/r.yaml:1");
+  EXPECT_EQ(with_placeholders({{"/home/me/data/x.jsonl:1", "", "", ""}}, root, variables)[0].where, "${HOME}/data/x.jsonl:1");
+}
+
+/// Every message has numbers in it.
+TEST(Placeholders, LeaveNumbersAndShortValuesAlone) {
+  EXPECT_EQ(rewritten("k: ${LR}\n", "lr is 1e-4"), "lr is 1e-4");
+  EXPECT_EQ(rewritten("k: ${NOPE,abc}\n", "abc"), "abc");
+  EXPECT_EQ(rewritten("k: ${NOPE,fsdp2}\n", "use fsdp2"), "use fsdp2") << "a default is no value of the environment";
 }
 
 }  // namespace

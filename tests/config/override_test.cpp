@@ -52,7 +52,7 @@ TEST(Override, MistakesNameTheArgument) {
     return test::error_of([&] { after(yaml, arguments); });
   };
   EXPECT_THAT(refusal("a: [1]\n", {"--a.5", "1"}), HasSubstr("command line: a.5: 5 is not an index of a list of 1 (r.yaml:1)"));
-  EXPECT_THAT(refusal("a: x\n", {"--a.b", "1"}), HasSubstr("cannot set b inside the value \"x\" (r.yaml:1)"));
+  EXPECT_THAT(refusal("a: x\n", {"--a.b", "1"}), HasSubstr("cannot set b inside a plain value (r.yaml:1)"));
   EXPECT_THAT(refusal("a: 1\n", {"stray"}), HasSubstr("unexpected argument \"stray\""));
   EXPECT_THAT(refusal("a: 1\n", {"--a..b", "1"}), HasSubstr("is not a path"));
   EXPECT_THAT(refusal("a: 1\n", {"--a", "[1, 2"}), HasSubstr("command line: --a"));

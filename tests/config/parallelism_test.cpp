@@ -25,10 +25,16 @@ LoadedRecipe recipe(const std::string& distributed, const std::string& lines = "
       no_variables);
 }
 
+void validate(const LoadedRecipe& loaded, std::int64_t world_size, ProblemList& problems) {
+  validate_parallelism(loaded.recipe.distributed, world_size, locate_in(loaded.tree), problems);
+  validate_packing(loaded, problems);
+  if (const auto dp_size = data_parallel_size(loaded.recipe.distributed.sizes, world_size)) validate_batch_sizes(loaded, *dp_size, problems);
+}
+
 std::vector<std::string> violations(const std::string& distributed, std::int64_t world_size, const std::string& lines = "") {
   ProblemList problems;
   // A step that any number of ranks in these tests divides.
-  validate_ranks(recipe(distributed, lines + "\nstep_scheduler: {global_batch_size: 55440, local_batch_size: 1}"), world_size, problems);
+  validate(recipe(distributed, lines + "\nstep_scheduler: {global_batch_size: 55440, local_batch_size: 1}"), world_size, problems);
   std::vector<std::string> texts;
   for (const Problem& problem : problems.problems()) texts.push_back(to_string(problem));
   return texts;
@@ -121,7 +127,7 @@ TEST(Parallelism, PacksDivideByContext) {
 TEST(Parallelism, BatchesAreCountedOverDataParallelRanksOnly) {
   const auto problems = [](const std::string& distributed, std::int64_t world_size) {
     ProblemList found;
-    validate_ranks(recipe(distributed, "step_scheduler: {global_batch_size: 8, local_batch_size: 2}"), world_size, found);
+    validate(recipe(distributed, "step_scheduler: {global_batch_size: 8, local_batch_size: 2}"), world_size, found);
     return found.problems().size();
   };
   EXPECT_EQ(problems("{}", 4), 0U);
@@ -135,13 +141,10 @@ TEST(Parallelism, AllViolationsComeTogether) {
                           HasSubstr("enable_async_tensor_parallel")));
 }
 
-TEST(Parallelism, MistakesOfReadingAndOfRanksComeTogether) {
-  const test::TemporaryDirectory directory;
-  test::write_file(directory / "r.yaml",
-                   "model: {pretrained_model_name_or_path: m}\ndataset: {_target_: mock}\ndistributed:\n  dp_replicate_size: 3\n  tp_sise: 2\n");
-  const std::string message = error_of([&] { load_recipe(directory / "r.yaml", {}, no_variables, 8); });
-  EXPECT_THAT(message, AllOf(HasSubstr("r.yaml:5: distributed.tp_sise: unknown key"), HasSubstr("r.yaml:4: distributed.dp_replicate_size: 3")));
-  EXPECT_THAT(error_of([&] { load_recipe(directory / "r.yaml", {}, no_variables); }), Not(HasSubstr("dp_replicate_size")));
+/// A number of ranks that nothing divides hides nothing about packs.
+TEST(Parallelism, PacksAreJudgedWhateverTheRanks) {
+  EXPECT_THAT(violations("{tp_size: 3}", 4, "packed_sequence: {packed_sequence_size: 64}\ndataloader: {batch_size: 2}"),
+              ElementsAre(HasSubstr("does not divide the number of ranks"), HasSubstr("dataloader.batch_size: 2 does not go with packed_sequence")));
 }
 
 TEST(Parallelism, WithoutARecipeThereIsNoPlace) {

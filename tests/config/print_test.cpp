@@ -8,6 +8,7 @@
 namespace tessera::config {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -42,6 +43,15 @@ TEST(PrintYaml, HidesSecrets) {
   EXPECT_THAT(printed, HasSubstr("api_key: \"******\""));
   EXPECT_THAT(printed, HasSubstr("tokenizer: t"));
   EXPECT_THAT(printed, HasSubstr("password: none"));
+}
+
+TEST(PrintYaml, HidesSecretsWhateverTheirSpellingAndValue) {
+  const std::string printed =
+      print_yaml(parse_yaml("wandb: {hftoken: v2, mypassword: v3, client_secrets: v4, oauth: v5, passwords: v6, accesstoken: v7, authtoken: v8, "
+                            "MYAPIKEY: v9, wandbapikey: v15, "
+                            "tokens: v1, token: 123456789, api_key: \"${KEY,v16}\"}\n",
+                            "r.yaml"));
+  EXPECT_THAT(printed, AllOf(Not(HasSubstr(": v")), Not(HasSubstr("v16")), Not(HasSubstr("123456789"))));
 }
 
 TEST(PrintYaml, RootsThatAreNoMaps) {

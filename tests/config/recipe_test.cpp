@@ -172,6 +172,22 @@ TEST(Recipe, EveryMistakeIsReportedAtOnceWithItsLine) {
   EXPECT_THAT(message, HasSubstr("r.yaml:9: $UNSET_VARIABLE: the environment variable UNSET_VARIABLE is not set"));
 }
 
+/// Whoever goes on has to know what was not read.
+TEST(Recipe, MistakesComeWithWhatCouldBeRead) {
+  const test::TemporaryDirectory directory;
+  test::write_file(directory / "r.yaml",
+                   "model: {pretrained_model_name_or_path: m}\ndataset: {_target_: mock, seq_len: x}\ndistributed: {tp_size: 2, tp_sise: 2}\n"
+                   "checkpoint: {checkpoint_dir: $UNSET}\noptimizer: {lr: fast, lrr: 1}\n");
+  const LoadedRecipe loaded = read_recipe(directory / "r.yaml", std::vector<std::string>{"--optimizerr.lr=1"}, no_variables);
+  EXPECT_EQ(loaded.mistakes.size(), 6U);
+  EXPECT_EQ(loaded.half_read, (std::set<std::string>{"dataset", "distributed", "checkpoint", "optimizer", "optimizerr"}));
+  EXPECT_TRUE(loaded.is_read("model"));
+  EXPECT_EQ(loaded.recipe.model.path, "m");
+  EXPECT_TRUE(loaded.is_read_but_for_unknown_keys("distributed"));
+  EXPECT_FALSE(loaded.is_read_but_for_unknown_keys("optimizer"));
+  EXPECT_EQ(loaded.recipe.distributed.sizes.tp_size, 2);
+}
+
 TEST(Recipe, MissingSectionsAreMistakes) {
   const std::string message = error_of([] { load_recipe(parse_yaml("seed: 1\n", "r.yaml"), no_variables); });
   EXPECT_THAT(message, AllOf(HasSubstr("model is missing"), HasSubstr("dataset is missing")));
@@ -204,6 +220,11 @@ TEST(Recipe, ValuesOfVariablesDoNotShowInMistakes) {
         environment);
   });
   EXPECT_THAT(message, AllOf(HasSubstr("${STEPS}"), Not(HasSubstr("hunter2"))));
+  const std::string target = error_of([&] {
+    load_recipe(parse_yaml("model: {pretrained_model_name_or_path: m}\ndataset: {_target_: mock}\noptimizer: {_target_: \"${O}\"}\n", "r.yaml"),
+                environment);
+  });
+  EXPECT_THAT(target, AllOf(HasSubstr("unknown optimizer \"${O}\""), Not(HasSubstr("hunter2"))));
 }
 
 TEST(Recipe, AnchorsMayStandAtTheTop) { EXPECT_NO_THROW(with("_template: &t {lr: 1e-3}\noptimizer: {<<: *t}\n")); }

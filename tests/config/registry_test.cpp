@@ -49,6 +49,13 @@ TEST(Registry, UnknownNamesHaveNearOnes) {
   EXPECT_FALSE(nearest_targets(TargetKind::Dataset, "zzzzzzzzzzzzzzzzzz").empty());
 }
 
+TEST(Registry, SuggestsWhatCanBeUsed) {
+  for (const std::string& near : nearest_targets(TargetKind::Optimizer, "AdamWW"))
+    EXPECT_EQ(find_target(TargetKind::Optimizer, near)->support, Support::Supported) << near;
+  EXPECT_THAT(nearest_targets(TargetKind::Optimizer, "torch.optim.RMSpropp"), Contains("torch.optim.RMSprop")) << "where nothing else is near";
+  EXPECT_EQ(instead_of(*find_target(TargetKind::Optimizer, "dion.Muon")), "use adamw, adam, fused_adam or flash_adamw");
+}
+
 TEST(Registry, EveryEntryIsSound) {
   std::set<std::pair<TargetKind, std::string_view>> names;
   for (const Target& target : all_targets()) {

@@ -26,12 +26,23 @@ TEST(BatchSizes, GlobalIsAMultipleOfLocalTimesRanks) {
   EXPECT_TRUE(none.empty());
 }
 
+TEST(BatchSizes, NameTheKeyThatWasSet) {
+  const LoadedRecipe loaded = recipe(
+      "model: {pretrained_model_name_or_path: m}\ndataset: {_target_: mock}\nstep_scheduler: {global_batch_size: 4}\ndataloader: {batch_size: 3}\n");
+  ProblemList problems;
+  validate_batch_sizes(loaded, 2, problems);
+  ASSERT_EQ(problems.problems().size(), 1U);
+  EXPECT_THAT(to_string(problems.problems()[0]),
+              AllOf(HasSubstr("r.yaml:4: dataloader.batch_size: 3 · data-parallel ranks (2) does not divide global_batch_size (4)"),
+                    HasSubstr("use global_batch_size 6, or another batch_size")));
+}
+
 TEST(BatchSizes, PackingNeedsOnePackPerMicrobatch) {
   const LoadedRecipe loaded = recipe(
       "model: {pretrained_model_name_or_path: m}\ndataset: {_target_: mock}\nstep_scheduler: {local_batch_size: 2}\npacked_sequence: "
       "{packed_sequence_size: 64}\n");
   ProblemList problems;
-  validate_batch_sizes(loaded, 1, problems);
+  validate_packing(loaded, problems);
   ASSERT_EQ(problems.problems().size(), 1U);
   EXPECT_THAT(problems.problems()[0].what, HasSubstr("packed_sequence"));
 
@@ -39,7 +50,7 @@ TEST(BatchSizes, PackingNeedsOnePackPerMicrobatch) {
       "model: {pretrained_model_name_or_path: m}\ndataset: {_target_: mock}\ndataloader: {batch_size: 2}\nvalidation_dataloader: {batch_size: 4}\n"
       "packed_sequence: {packed_sequence_size: 64}\n");
   ProblemList of_rows;
-  validate_batch_sizes(rows, 1, of_rows);
+  validate_packing(rows, of_rows);
   ASSERT_EQ(of_rows.problems().size(), 2U);
   EXPECT_EQ(of_rows.problems()[0].where, "r.yaml:3");
   EXPECT_EQ(of_rows.problems()[1].what, "validation_dataloader.batch_size: 4 does not go with packed_sequence");

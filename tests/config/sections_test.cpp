@@ -10,8 +10,14 @@ namespace {
 using test::error_of;
 using ::testing::AllOf;
 using ::testing::Contains;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::Field;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
 
 std::optional<std::string> no_variables(std::string_view) { return std::nullopt; }
 
@@ -61,9 +67,11 @@ TEST(LrScheduler, RulesAcrossKeys) {
 }
 
 TEST(Loss, KindsHaveTheirOwnKeys) {
-  EXPECT_EQ(with("loss_fn: {_target_: chunked, chunk_len: 64}").recipe.loss_fn.chunk_len, 64);
+  EXPECT_THAT(with("loss_fn: {_target_: chunked, chunk_len: 64}").notes, Contains(HasSubstr("loss_fn.chunk_len: has no effect")));
   EXPECT_THAT(mistakes_of("loss_fn: {_target_: masked, chunk_len: 64}"), HasSubstr("unknown key"));
   EXPECT_THAT(refusals_of("loss_fn: {_target_: masked, reduction: mean}"), Contains("loss_fn.reduction: \"mean\" is not supported"));
+  EXPECT_THAT(refusals_of("loss_fn: {_target_: masked, ignore_index: 7}"), Contains("loss_fn.ignore_index: 7 is not supported"));
+  EXPECT_THAT(refusals_of("loss_fn: {_target_: masked, ignore_index: -100}"), IsEmpty());
   EXPECT_EQ(with("loss_fn: te_parallel").recipe.loss_fn.kind, LossKind::TEParallelCrossEntropy);
 }
 
@@ -130,8 +138,10 @@ TEST(ModelSection, TheFieldOfTheConfigurationAsksForTheBalanceLossToo) {
 
 TEST(DistributedSection, StrategiesHaveTheirOwnKeys) {
   EXPECT_THAT(mistakes_of("distributed: {strategy: fsdp3}"), AllOf(HasSubstr("unknown value \"fsdp3\""), HasSubstr("did you mean fsdp2")));
-  EXPECT_THAT(mistakes_of("distributed: {strategy: ddp, mp_policy: {}}"), HasSubstr("distributed.mp_policy: unknown key"));
-  EXPECT_THAT(mistakes_of("distributed: {strategy: fsdp2, zero_dp_strategy: 1}"), HasSubstr("unknown key"));
+  EXPECT_THAT(mistakes_of("distributed: {strategy: ddp, mp_policy: {}}"),
+              AllOf(HasSubstr("distributed.mp_policy: is no key of strategy ddp"), HasSubstr("it belongs to strategy fsdp2")));
+  EXPECT_THAT(mistakes_of("distributed: {strategy: fsdp2, zero_dp_strategy: 1}"), HasSubstr("it belongs to strategy megatron_fsdp"));
+  EXPECT_THAT(mistakes_of("distributed: {strategy: ddp, mp_polcy: {}}"), HasSubstr("distributed.mp_polcy: unknown key"));
   EXPECT_EQ(with("distributed: {strategy: megatron-fsdp, zero_dp_strategy: 0}").recipe.distributed.megatron_fsdp.zero_dp_strategy, 0);
   EXPECT_THAT(mistakes_of("distributed: {strategy: mfsdp, zero_dp_strategy: 4}"), HasSubstr("between 0 and 3"));
   EXPECT_EQ(with("distributed: {_target_: nemo_automodel.components.distributed.ddp.DDPManager, bucket_cap_mb: 25}").recipe.distributed.strategy,
@@ -210,14 +220,109 @@ TEST(CheckpointSection, FormatsAndSizes) {
 TEST(StepSchedulerSection, NullMeansAutoModelsNull) {
   const StepScheduler section = with("step_scheduler: {ckpt_every_steps: null, num_epochs: null, val_every_steps: none}").recipe.step_scheduler;
   EXPECT_EQ(section.ckpt_every_steps, std::nullopt);
-  EXPECT_EQ(section.num_epochs, 10);
+  EXPECT_EQ(section.num_epochs, std::nullopt);
+  EXPECT_EQ(with("step_scheduler: {max_steps: 5}").recipe.step_scheduler.num_epochs, 10);
   EXPECT_EQ(with("clip_grad_norm: {max_norm: null}").recipe.clip_grad_norm.max_norm, std::nullopt);
 }
 
 TEST(DistEnvSection, Backends) {
-  EXPECT_EQ(with("dist_env: {backend: gloo}").recipe.dist_env.backend, "mpi");
+  EXPECT_THAT(with("dist_env: {backend: nccl}").notes, Contains(HasSubstr("dist_env.backend: has no effect")));
   EXPECT_THAT(mistakes_of("dist_env: {backend: smoke}"), HasSubstr("unknown value"));
   EXPECT_THAT(mistakes_of("dist_env: {timeout_minutes: 0}"), HasSubstr("greater than 0"));
+}
+
+TEST(Sections, PatternsAreRegularExpressions) {
+  EXPECT_THAT(mistakes_of("freeze_config:\n  patterns: [norm, \"(\"]"),
+              AllOf(HasSubstr("r.yaml:2: freeze_config.patterns.1: \"(\" is not a regular expression"), HasSubstr("fix:")));
+  EXPECT_THAT(mistakes_of("freeze_config: {patterns: \"[\"}"), HasSubstr("r.yaml:1: freeze_config.patterns: \"[\" is not"));
+  EXPECT_THAT(
+      mistakes_of("optimizer: {param_group_overrides: [{pattern: \"(\"}]}"),
+      AllOf(HasSubstr("r.yaml:1: optimizer.param_group_overrides.0.pattern: \"(\" is not a regular expression"), Not(HasSubstr("has no pattern"))));
+}
+
+/// Nothing that a recipe says is passed over in silence.
+TEST(Sections, KeysWithoutEffectAreNoted) {
+  const std::string model = "model:\n  pretrained_model_name_or_path: m\n  ";
+  const std::string conversation = "dataset: {_target_: chat, path_or_dataset_id: d, start_of_turn_token: x}";
+  for (const auto& [lines, key] : std::vector<std::pair<std::string, std::string>>{
+           {"logging: {level: debug}", "logging.level"},
+           {"step_scheduler: {loss_average_window_steps: 5}", "step_scheduler.loss_average_window_steps"},
+           {"dataloader: {prefetch_factor: 2}", "dataloader.prefetch_factor"},
+           {"dataloader: {shuffle_buffer_size: 2}", "dataloader.shuffle_buffer_size"},
+           {"validation_dataloader: {drop_last: true}", "validation_dataloader.drop_last"},
+           {conversation, "dataset.start_of_turn_token"},
+           {"checkpoint: {skip_task_head_prefixes_for_base_model: [score.]}", "checkpoint.skip_task_head_prefixes_for_base_model"},
+           {"checkpoint: {staging_dir: /tmp/x}", "checkpoint.staging_dir"},
+           {model + "mtp_loss_scaling_factor: 0.1", "model"},
+           {model + "num_nextn_predict_layers: 2", "model"},
+           {"loss_fn: {_target_: masked, fp32_upcast: false}", "loss_fn.fp32_upcast"},
+           {"distributed: {mp_policy: {output_dtype: bf16}}", "distributed.mp_policy.output_dtype"},
+           {"distributed: {strategy: megatron_fsdp, preserve_fp32_weights: false}", "distributed.preserve_fp32_weights"},
+           {"distributed: {strategy: megatron_fsdp, check_for_nan_in_grad: false}", "distributed.check_for_nan_in_grad"},
+           {"distributed: {strategy: megatron_fsdp, calculate_per_token_loss: false}", "distributed.calculate_per_token_loss"}}) {
+    EXPECT_THAT(with(lines).notes, ElementsAre(StartsWith(key + ": "))) << lines;
+  }
+  EXPECT_THAT(with(model + "mtp_loss_scaling_factor: 0.1\n  num_nextn_predict_layers: 2\n").notes, SizeIs(1));
+}
+
+TEST(Sections, WhatHappensAnywayIsNotNoted) {
+  for (const char* lines :
+       {"loss_fn: {_target_: masked, fp32_upcast: true}", "distributed: {mp_policy: {output_dtype: float32}}",
+        "validation_dataloader: {drop_last: false}",
+        "distributed: {strategy: megatron_fsdp, preserve_fp32_weights: true, check_for_nan_in_grad: true, calculate_per_token_loss: true}",
+        "checkpoint: {skip_task_head_prefixes_for_base_model: []}", "model: {pretrained_model_name_or_path: m, num_nextn_predict_layers: 0}"})
+    EXPECT_THAT(with(lines).notes, IsEmpty()) << lines;
+  EXPECT_THAT(mistakes_of("distributed: {mp_policy: {output_dtype: bf61}}"), HasSubstr("not a dtype"));
+}
+
+TEST(CheckpointSection, TheBestMetricIsOneOfTheValidationSets) {
+  const std::string two = "validation_dataset_easy: {_target_: mock}\nvalidation_dataset_hard: {_target_: mock}\n";
+  EXPECT_THAT(mistakes_of(two + "checkpoint: {best_metric_key: haard}"),
+              AllOf(HasSubstr("r.yaml:3: checkpoint.best_metric_key: unknown validation set \"haard\""), HasSubstr("easy, hard"),
+                    HasSubstr("did you mean hard?")));
+  EXPECT_THAT(with(two + "checkpoint: {best_metric_key: hard}").notes, IsEmpty());
+  EXPECT_THAT(with(two).notes, ElementsAre(HasSubstr("checkpoint.best_metric_key: LOWEST_VAL is not kept")));
+  EXPECT_THAT(with("validation_dataset_easy: {_target_: mock}").notes, IsEmpty()) << "the only one is what is meant";
+  EXPECT_THAT(with("checkpoint: {best_metric_key: x}").notes, ElementsAre(HasSubstr("no validation_dataset")));
+}
+
+/// A mistake that does not say what to do is half a message.
+TEST(Sections, EveryMistakeHasAFix) {
+  for (const char* lines : {"seed: -1",
+                            "seed: x",
+                            "step_scheduler: {max_steps: 0}",
+                            "step_scheduler: 3",
+                            "step_scheduler: {save_checkpoint_every_epoch: 5}",
+                            "optimizer: {lr: .inf}",
+                            "optimizer: {betas: 3}",
+                            "optimizer: {lr: fast}",
+                            "optimizer: {zzzzzzzzzzzz: 1}",
+                            "optimizer: {param_group_overrides: [{}]}",
+                            "optimizer: {param_group_overrides: 3}",
+                            "optimizer: {_target_: [a]}",
+                            "optimizer: {eps: 0}",
+                            "lr_scheduler: {start_wd: 0.2, end_wd: 0.1}",
+                            "lr_scheduler: {lr_decay_style: zzzzzzzz}",
+                            "dataset: {_target_: nanogpt}",
+                            "dataset: {_target_: chat, path_or_dataset_id: [x, null]}",
+                            "dataset: {_target_: chat, path_or_dataset_id: {a: b}}",
+                            "distributed: {tp_size: 0}",
+                            "distributed: {pipeline: {module_fqns_per_model_part: 3}}",
+                            "model: {pretrained_model_name_or_path: m, router_aux_loss_coef: x}",
+                            "peft: {dropout: 2}",
+                            "zzzzzzzzzzzzzzzz: 1"}) {
+    const std::string message = mistakes_of(lines);
+    EXPECT_FALSE(message.empty()) << lines;
+    const auto count = [&](const std::string& word) {
+      std::size_t found = 0;
+      for (std::size_t at = message.find(word); at != std::string::npos; at = message.find(word, at + 1)) ++found;
+      return found;
+    };
+    EXPECT_EQ(count("error: "), count("  fix:  ")) << message;
+  }
+  for (const char* lines : {"optimizer: {amsgrad: true}", "optimizer: {_target_: dion.Muon}", "clip_grad_norm: {norm_type: inf}",
+                            "loss_fn: {_target_: masked, reduction: mean}", "peft: {dim: 8}", "step_scheduler: {preemption_signal: SIGHUP}"})
+    EXPECT_THAT(with(lines).unsupported, Each(Field(&Problem::fix, Not(IsEmpty())))) << lines;
 }
 
 TEST(Sections, WrongShapesAreMistakesNotCrashes) {

@@ -1,7 +1,11 @@
 #include "tessera/train/objects.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
 
 #include "train/one_process.h"
 #include "train/small_recipe.h"
@@ -25,6 +29,8 @@ TEST_F(Objects, StepsAreEpochsOrTheMaximum) {
   EXPECT_EQ(build().total_steps, 22);
   EXPECT_EQ(build({"--step_scheduler.max_steps=5"}).total_steps, 5);
   EXPECT_EQ(build({"--step_scheduler.max_steps=500"}).total_steps, 22);
+  EXPECT_EQ(build({"--step_scheduler.max_steps=500", "--step_scheduler.num_epochs=null"}).total_steps, 500);
+  EXPECT_EQ(build({"--step_scheduler.num_epochs=null"}).total_steps, 110) << "ten epochs";
   EXPECT_EQ(build({"--dataset.num_sentences=45"}).total_steps, 24) << "what is left over at the end of an epoch makes a short step";
 }
 
@@ -74,6 +80,30 @@ TEST_F(Objects, FreezesWhatTheRecipeNames) {
   EXPECT_EQ(frozen({"--freeze_config.patterns=['h\\.1\\.mlp\\.c_fc']"}), (std::vector<std::string>{"layers.1.up.weight", "layers.1.up.bias"}));
   const std::vector<std::string> all = frozen({"--freeze_config.freeze_language_model=true"});
   EXPECT_EQ(all.size(), build().model.model.store->table().parameters.size());
+}
+
+/// What add_bos_token and add_eos_token say is in the samples, whichever section says it.
+TEST_F(Objects, TheTokenizersSwitchesReachTheSamples) {
+  const auto tokenizer = directory_ / "tokenizer", text = directory_ / "text.jsonl";
+  std::filesystem::create_directory(tokenizer);
+  std::filesystem::copy_file(tessera::test::test_data("fixtures/tokenizer/byte_level.json"), tokenizer / "tokenizer.json");
+  tessera::test::write_file(tokenizer / "tokenizer_config.json", R"({"bos_token": "<s>", "eos_token": "</s>"})");
+  tessera::test::write_file(text, R"({"q": "a", "a": "b"})");
+  const auto first_sample = [&](const std::string& section, const std::string& switches) {
+    const config::LoadedRecipe recipe = load_small_recipe(
+        directory_.path(),
+        {"--model.config.vocab_size=500", "--validation_dataset=null",
+         fmt::format("--dataset={{_target_: instruction, path_or_dataset_id: {}, column_mapping: {{question: q, answer: a}}}}", text.string()),
+         fmt::format("--{}={{pretrained_model_name_or_path: {}{}}}", section, tokenizer.string(), switches)});
+    return build_recipe_data(recipe, no_variables).dataset->sample(0).input_ids;
+  };
+  for (const char* section : {"tokenizer", "dataset.tokenizer"}) {
+    const auto usual = first_sample(section, ""), bare = first_sample(section, ", add_bos_token: false");
+    ASSERT_EQ(usual.size(), bare.size() + 1) << section;
+    EXPECT_EQ(usual[0], 0);
+    EXPECT_TRUE(std::equal(bare.begin(), bare.end(), usual.begin() + 1));
+    EXPECT_EQ(first_sample(section, ", add_bos_token: true"), usual);
+  }
 }
 
 TEST_F(Objects, NamesAModelThatIsNotThere) {

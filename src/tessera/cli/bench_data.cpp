@@ -80,8 +80,9 @@ int bench_loader(const Options& options) {
   const config::LoadedRecipe loaded = config::load_recipe(options.path, {}, config::process_environment());
   const train::RecipeData recipe_data = train::build_recipe_data(loaded, config::process_environment());
   const config::StepScheduler& sizes = loaded.recipe.step_scheduler;
-  data::Loader loader(recipe_data.dataset,
-                      {.global_batch_size = sizes.global_batch_size, .local_batch_size = sizes.local_batch_size, .num_workers = options.threads});
+  data::Loader loader(
+      recipe_data.dataset,
+      {.global_batch_size = sizes.global_batch_size, .local_batch_size = config::local_batch_size(loaded.recipe), .num_workers = options.threads});
   std::int64_t tokens = 0;
   const Clock::time_point start = Clock::now();
   for (std::int64_t step = 0; step < options.steps; ++step)

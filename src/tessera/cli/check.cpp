@@ -40,7 +40,7 @@ Report examine(const config::LoadedRecipe& loaded, std::int64_t num_ranks) {
   if (!report.examination.plan) return report;
   const config::Recipe& recipe = loaded.recipe;
   const train::ModelPlan& plan = *report.examination.plan;
-  report.rows = train::microbatch_rows(recipe.distributed, recipe.step_scheduler.local_batch_size);
+  report.rows = train::microbatch_rows(recipe.distributed, config::local_batch_size(recipe));
   const std::optional<std::int64_t> length = recipe.dataset ? recipe.dataset->seq_length : std::nullopt;
   report.length = length.value_or(std::min<std::int64_t>(plan.spec.max_position_embeddings, 1024));
   const std::optional<mesh::MeshSizes>& mesh = report.examination.mesh;
@@ -184,11 +184,11 @@ OrderedJson to_json(const Report& report) {
   return json;
 }
 
-/// For programs: a recipe that cannot even be read is an answer too.
+/// For programs: a file that is no recipe is an answer too.
 int check_for_programs(const RecipeArguments& arguments, std::int64_t num_ranks) {
   Report report;
   try {
-    report = examine(load(arguments, num_ranks), num_ranks);
+    report = examine(read(arguments), num_ranks);
   } catch (const UserError& error) {
     report.examination.problems = error.problems();
   }
@@ -198,8 +198,9 @@ int check_for_programs(const RecipeArguments& arguments, std::int64_t num_ranks)
 
 int check(const RecipeArguments& arguments, std::int64_t num_ranks, bool plans, bool json) {
   if (json) return check_for_programs(arguments, num_ranks);
-  const config::LoadedRecipe recipe = load(arguments, num_ranks);
+  const config::LoadedRecipe recipe = read(arguments);
   const Report report = examine(recipe, num_ranks);
+  if (!recipe.mistakes.empty()) throw UserError(report.examination.problems);
   fmt::print("{}", config::print_yaml(recipe.tree));
   for (const std::string& note : recipe.notes) log::note(std::string_view(note));
   if (report.examination.mesh && num_ranks > 1) print_mesh(*report.examination.mesh);

@@ -13,8 +13,8 @@ std::shared_ptr<RecipeArguments> add_recipe_arguments(CLI::App& parser) {
   return arguments;
 }
 
-config::LoadedRecipe load(const RecipeArguments& arguments, std::int64_t num_ranks) {
-  return config::load_recipe(arguments.path, arguments.parser->remaining(), config::process_environment(), num_ranks);
+config::LoadedRecipe read(const RecipeArguments& arguments) {
+  return config::read_recipe(arguments.path, arguments.parser->remaining(), config::process_environment());
 }
 
 }  // namespace tessera::cli

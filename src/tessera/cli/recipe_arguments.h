@@ -17,7 +17,7 @@ struct RecipeArguments {
 };
 std::shared_ptr<RecipeArguments> add_recipe_arguments(CLI::App& parser);
 
-/// Reads the recipe with its overrides. Mistakes come with those about so many ranks (config::load_recipe).
-config::LoadedRecipe load(const RecipeArguments& arguments, std::int64_t num_ranks);
+/// Reads the recipe with its overrides. Its mistakes are in it, for train::examine to tell with all others.
+config::LoadedRecipe read(const RecipeArguments& arguments);
 
 }  // namespace tessera::cli

@@ -53,8 +53,21 @@ struct Options {
   std::filesystem::path trace;  ///< empty: none
 };
 
+log::Level level_of(const config::Logging& logging) {
+  switch (logging.level) {
+    case config::LogLevel::Info:
+      return log::Level::Info;
+    case config::LogLevel::Warning:
+      return log::Level::Warning;
+    case config::LogLevel::Error:
+      return log::Level::Error;
+  }
+  return log::Level::Info;
+}
+
 int train(const RecipeArguments& arguments, const Options& options) {
-  const config::LoadedRecipe recipe = load(arguments, world_size());
+  const config::LoadedRecipe recipe = read(arguments);
+  log::show_from(level_of(recipe.recipe.logging));
   for (const std::string& note : recipe.notes) log::note(std::string_view(note));
   const auto backend = comm::initialize_distributed(recipe.recipe.dist_env.timeout_minutes);
   const auto checked = options.check_collectives ? comm::decorated_backend(*backend, comm::checked_communicator) : nullptr;
@@ -66,7 +79,7 @@ int train(const RecipeArguments& arguments, const Options& options) {
 
 /// Said once by the launcher, not by every rank.
 void refuse_impossible(const RecipeArguments& arguments, std::int64_t num_ranks) {
-  const train::Examination examination = train::examine(load(arguments, num_ranks), config::process_environment(), num_ranks);
+  const train::Examination examination = train::examine(read(arguments), config::process_environment(), num_ranks);
   if (!examination.problems.empty()) throw UserError(examination.problems);
 }
 

@@ -94,16 +94,65 @@ void interpolate_scalar(Node& node, const Environment& environment, ProblemList&
   node.placeholder = written;
 }
 
-/// "hfToken_2" -> hf, token, 2.
-std::vector<std::string> words_of(std::string_view key) {
-  std::vector<std::string> words(1);
-  for (std::size_t i = 0; i < key.size(); ++i) {
-    const auto c = static_cast<unsigned char>(key[i]);
-    const bool hump = std::isupper(c) && i > 0 && std::islower(static_cast<unsigned char>(key[i - 1]));
-    if (!std::isalnum(c) || hump) words.emplace_back();
-    if (std::isalnum(c)) words.back().push_back(static_cast<char>(std::tolower(c)));
+/// A value that a message may hold, and the text that stands for it in the recipe.
+struct Replacement {
+  std::string value;
+  std::string written;
+  bool whole_words = false;
+};
+
+bool is_worth_hiding(const std::string& value) {
+  const Node scalar = Node::scalar(value, {});
+  return value.size() >= 4 && !is_null(scalar) && !as_bool(scalar) && !as_double(scalar);
+}
+
+/// Only what the environment gave: a default stands in the recipe for all to see.
+void collect_replacements(const Node& node, const Environment& environment, std::vector<Replacement>& all) {
+  const std::string written = node.placeholder.value_or("");
+  bool is_given = false;
+  for (auto placeholder = next_placeholder(written, 0); placeholder; placeholder = next_placeholder(written, placeholder->end)) {
+    const auto value = environment(placeholder->variable);
+    is_given |= value.has_value();
+    if (value && is_worth_hiding(*value)) all.push_back({*value, written.substr(placeholder->begin, placeholder->end - placeholder->begin), true});
   }
-  return words;
+  if (is_given && is_worth_hiding(node.text)) all.push_back({node.text, written, false});
+  for (const Node& item : node.items) collect_replacements(item, environment, all);
+  for (const Entry& entry : node.entries) collect_replacements(entry.value, environment, all);
+}
+
+void replace_all(std::string& text, const Replacement& change) {
+  const auto in_word = [&](std::size_t i) { return i < text.size() && continues_name(text[i]); };
+  for (std::size_t at = text.find(change.value); at != std::string::npos; at = text.find(change.value, at)) {
+    const std::size_t end = at + change.value.size();
+    const bool part_of_word = (continues_name(text[at]) && at > 0 && in_word(at - 1)) || (continues_name(text[end - 1]) && in_word(end));
+    if (change.whole_words && part_of_word) {
+      ++at;
+      continue;
+    }
+    text.replace(at, change.value.size(), change.written);
+    at += change.written.size();
+  }
+}
+
+bool is_part_of_word(std::string_view key, std::size_t begin) { return begin > 0 && std::isalnum(static_cast<unsigned char>(key[begin - 1])) != 0; }
+
+/// The lower-case key without the words that recipes use for what is no secret.
+std::string without_harmless_words(std::string key) {
+  // Anywhere in a key: tokenizer_name, pretokenize, dispatcher_share_token_dispatcher.
+  for (const std::string_view word : {"tokeniz", "token_dispatcher", "secretary"})
+    for (std::size_t at = key.find(word); at != std::string::npos; at = key.find(word)) key.erase(at, word.size());
+  // At the beginning of a word only: pad_token is one, ipad_token is not.
+  for (const std::string_view word :
+       {"bos_token", "eos_token", "pad_token", "unk_token", "sep_token", "cls_token", "mask_token", "start_of_turn_token", "num_tokens", "per_token"})
+    for (std::size_t at = key.find(word); at != std::string::npos; at = key.find(word, at)) {
+      if (is_part_of_word(key, at))
+        ++at;
+      else
+        key.erase(at, word.size());
+    }
+  for (const std::string_view ending : {"_token_id", "_token_ids"})
+    if (key.ends_with(ending)) key.resize(key.size() - ending.size());
+  return key;
 }
 
 }  // namespace
@@ -114,20 +163,26 @@ void interpolate(Node& node, const Environment& environment, ProblemList& proble
   for (Entry& entry : node.entries) interpolate(entry.value, environment, problems);
 }
 
-bool is_secret(std::string_view key, const Node& value) {
-  static constexpr std::string_view secret_words[] = {"password", "secret", "apikey", "authorization", "auth"};
-  static constexpr std::string_view before_token[] = {"bos", "eos", "pad", "unk", "sep", "cls", "mask", "turn", "special", "per"};
-  const bool is_number = as_double(value).has_value() || as_bool(value).has_value();
-  const std::vector<std::string> words = words_of(key);
-  const auto follows = [&](std::size_t i, std::string_view word) { return i + 1 < words.size() && words[i + 1] == word; };
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    if (words[i] == "api" && follows(i, "key")) return true;
-    if (std::ranges::find(secret_words, words[i]) != std::end(secret_words)) return true;
-    if (words[i] != "token" || is_number || follows(i, "id")) continue;
-    const bool of_vocabulary = i > 0 && std::ranges::find(before_token, words[i - 1]) != std::end(before_token);
-    if (!of_vocabulary) return true;
-  }
-  return false;
+bool is_secret(std::string_view key) {
+  const std::string lower = to_lower(key);
+  if (lower == "author") return false;
+  const std::string rest = without_harmless_words(lower);
+  static constexpr std::string_view secret_words[] = {"password", "secret", "token", "apikey", "api_key", "authorization", "auth"};
+  return std::ranges::any_of(secret_words, [&](std::string_view word) { return rest.find(word) != std::string::npos; });
+}
+
+std::vector<Problem> with_placeholders(std::vector<Problem> problems, const Node& tree, const Environment& environment) {
+  std::vector<Replacement> all;
+  collect_replacements(tree, environment, all);
+  // A value may be part of a longer one.
+  std::ranges::stable_sort(all, std::ranges::greater(), [](const Replacement& change) { return change.value.size(); });
+  // The recipe's own place is the user's, and stays what an editor can open.
+  const std::string recipe = tree.position.source ? *tree.position.source : "";
+  for (Problem& problem : problems)
+    for (std::string* text : {&problem.where, &problem.what, &problem.rule, &problem.fix})
+      for (const Replacement& change : all)
+        if (text != &problem.where || recipe.empty() || !text->starts_with(recipe)) replace_all(*text, change);
+  return problems;
 }
 
 }  // namespace tessera::config

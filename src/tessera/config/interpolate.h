@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tessera/config/node.h"
 #include "tessera/core/error.h"
@@ -19,9 +20,13 @@ Environment process_environment();
 /// in Node::placeholder. What was put in is not searched again. A variable that is not set and has no default is a problem.
 void interpolate(Node& node, const Environment& environment, ProblemList& problems);
 
-/// Whether a value under this key is hidden when printed or saved: a word of the key (split at _ - . and case) is password, secret, token,
-/// apikey, authorization or auth, or two neighbours are api key. So `hf_token` and `apiKey`, but not `tokenizer` or `author`; tokens of a vocabulary
-/// (eos_token, pad_token_id) and numbers and booleans about tokens (token_loss_weight) are no secrets.
-bool is_secret(std::string_view key, const Node& value);
+/// Whether a value under this key is hidden when printed or saved: the key contains password, secret, token, apikey, api_key, authorization or auth,
+/// whatever the case, as NeMo AutoModel decides it. Harmless are only the words about text and vocabularies that recipes use (`tokenizer`,
+/// `num_tokens`, `eos_token`, `pad_token_id`, `calculate_per_token_loss`, …), `author` and `secretary`.
+bool is_secret(std::string_view key);
+
+/// Problems in which what placeholders of the tree stand for is put back to how it is written: "${DATA}/x.jsonl is not on disk". Values of less than
+/// four characters, numbers and booleans are left as they are: they tell nothing, and messages are full of them.
+std::vector<Problem> with_placeholders(std::vector<Problem> problems, const Node& tree, const Environment& environment);
 
 }  // namespace tessera::config

@@ -37,7 +37,8 @@ bool is_valid_path(const std::string& path) {
 
 void add_override(const std::string& path, const std::string& value, std::vector<Override>& overrides, ProblemList& problems) {
   if (!is_valid_path(path)) {
-    problems.add({"command line", "--" + path + " is not a path of the recipe", "overrides name a key, as --optimizer.lr 1e-4", ""});
+    problems.add({"command line", "--" + path + " is not a path of the recipe", "overrides name a key, as --optimizer.lr 1e-4",
+                  "write the names of sections and keys with one dot between two of them"});
     return;
   }
   try {
@@ -53,8 +54,7 @@ Node* descend(Node& node, const std::string& part, const Override& change, Probl
   if (is_null(node)) node = Node::map(position);
   if (node.is_map()) return &node.at_or_insert(part, position);
   if (node.is_scalar()) {
-    problems.add({to_string(position),
-                  change.path + ": cannot set " + part + " inside the value \"" + node.text + "\" (" + to_string(node.position) + ")",
+    problems.add({to_string(position), change.path + ": cannot set " + part + " inside a plain value (" + to_string(node.position) + ")",
                   "only sections and lists have parts", "override the whole value, for example with {" + part + ": …}"});
     return nullptr;
   }
@@ -64,7 +64,8 @@ Node* descend(Node& node, const std::string& part, const Override& change, Probl
     problems.add(
         {to_string(position),
          change.path + ": " + part + " is not an index of a list of " + std::to_string(node.items.size()) + " (" + to_string(node.position) + ")",
-         "indices count from 0; the length appends", ""});
+         "indices count from 0; the length appends",
+         node.items.empty() ? "use 0 to add the first item" : "use an index from 0 to " + std::to_string(node.items.size())});
     return nullptr;
   }
   if (index == node.items.size()) node.items.emplace_back();
@@ -78,8 +79,8 @@ std::vector<Override> parse_overrides(std::span<const std::string> arguments, Pr
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const std::string& argument = arguments[i];
     if (!argument.starts_with("--") || argument.size() == 2) {
-      problems.add(
-          {"command line", "unexpected argument \"" + argument + "\"", "overrides are --section.key VALUE, --section.key=VALUE or --flag", ""});
+      problems.add({"command line", "unexpected argument \"" + argument + "\"", "overrides are --section.key VALUE, --section.key=VALUE or --flag",
+                    "begin it with --, or join it to the value before it within quotes"});
       continue;
     }
     const std::size_t equals = argument.find('=');

@@ -87,14 +87,14 @@ class Printer {
       out_.append(static_cast<std::size_t>(indent), ' ');
       out_ += is_plain(entry.key) ? entry.key : quote(entry.key);
       out_ += ':';
-      value(entry.value, indent, secret || is_secret(entry.key, entry.value));
+      value(entry.value, indent, secret || is_secret(entry.key));
     }
   }
 
-  /// A secret is shown only when nothing of it stands in the recipe: when its text is one ${…}.
+  /// A secret is shown only when nothing of it stands in the recipe: when its text is one ${…} without a default.
   static bool is_hidden(const Node& node) {
     const std::string& written = node.placeholder ? *node.placeholder : node.text;
-    const bool is_placeholder = written.starts_with("${") && written.find('}') == written.size() - 1;
+    const bool is_placeholder = written.starts_with("${") && written.find('}') == written.size() - 1 && written.find(',') == std::string::npos;
     return node.is_scalar() && !is_null(node) && !is_placeholder;
   }
 

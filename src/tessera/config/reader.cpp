@@ -1,6 +1,7 @@
 #include "tessera/config/reader.h"
 
 #include <cmath>
+#include <regex>
 
 #include "tessera/config/interpolate.h"
 #include "tessera/core/text.h"
@@ -20,14 +21,20 @@ void Scope::unsupported(const Node& node, std::string_view value, Support suppor
   findings.unsupported.push_back({to_string(node.position), subject + " is " + std::string(to_string(support)), std::move(reason), std::move(fix)});
 }
 
-std::string shown(const Scope& scope, const Node& node) {
+namespace {
+
+bool is_below_secret_key(std::string_view path) {
+  return std::ranges::any_of(split(path, '.'), [](const std::string& key) { return is_secret(key); });
+}
+
+}  // namespace
+
+std::string shown(const Scope& scope, const Node& node, std::size_t longest) {
   if (node.is_map()) return "a section";
   if (node.is_sequence()) return "a list of " + std::to_string(node.items.size());
   if (node.kind == Node::Kind::Null) return "null";
-  const std::size_t dot = scope.path.rfind('.');
-  if (is_secret(dot == std::string::npos ? scope.path : scope.path.substr(dot + 1), node) && !node.placeholder) return "\"******\"";
+  if (is_below_secret_key(scope.path) && !node.placeholder) return "\"******\"";
   std::string text = node.placeholder ? *node.placeholder : node.text;
-  constexpr std::size_t longest = 60;
   if (text.size() > longest) {
     std::size_t cut = longest;
     while (cut > 0 && (static_cast<unsigned char>(text[cut]) & 0xC0) == 0x80) --cut;
@@ -39,23 +46,24 @@ std::string shown(const Scope& scope, const Node& node) {
 
 bool check_type(const Scope& scope, const Node& node, Type type) {
   if (is_null(node)) return true;
-  const auto demand = [&](bool holds, std::string_view wanted) {
-    if (!holds) scope.mistake(node, shown(scope, node) + " is not " + std::string(wanted), "");
+  const auto demand = [&](bool holds, std::string_view wanted, std::string fix) {
+    if (!holds) scope.mistake(node, shown(scope, node) + " is not " + std::string(wanted), "", std::move(fix));
     return holds;
   };
+  const std::string key = scope.path.substr(scope.path.rfind('.') + 1);
   switch (type) {
     case Type::Bool:
-      return demand(as_bool(node).has_value(), "true or false");
+      return demand(as_bool(node).has_value(), "true or false", "write " + key + ": true or " + key + ": false");
     case Type::Int:
-      return demand(as_int(node).has_value(), "a whole number");
+      return demand(as_int(node).has_value(), "a whole number", "write digits alone, such as " + key + ": 8");
     case Type::Number:
-      return demand(as_double(node).has_value(), "a number");
+      return demand(as_double(node).has_value(), "a number", "write a number such as 8, 0.1 or 1e-5");
     case Type::String:
-      return demand(node.is_scalar(), "text");
+      return demand(node.is_scalar(), "text", "write one text, such as " + key + ": \"…\"");
     case Type::List:
-      return demand(node.is_sequence(), "a list");
+      return demand(node.is_sequence(), "a list", "write " + key + ": [FIRST, SECOND], or a line \"- FIRST\" for each item");
     case Type::Map:
-      return demand(node.is_map(), "a section (key: value lines)");
+      return demand(node.is_map(), "a section (key: value lines)", "write " + key + ": {KEY: VALUE}, or indented lines KEY: VALUE below it");
     case Type::Any:
       return true;
   }
@@ -82,7 +90,7 @@ bool read_value(const Scope& scope, const Node& node, std::int64_t& value) { ret
 bool read_value(const Scope& scope, const Node& node, double& value) {
   if (!store(scope, node, as_double(node), Type::Number, value)) return false;
   if (std::isfinite(value)) return true;
-  scope.mistake(node, shown(scope, node) + " is not finite", "");
+  scope.mistake(node, shown(scope, node) + " is not finite", "numbers of a recipe are finite", "write a number such as 0.1 or 1e-5, or leave it out");
   return false;
 }
 
@@ -114,7 +122,7 @@ bool read_compute_dtype(const Scope& scope, const Node& node, DType& value) {
 
 bool read_value(const Scope& scope, const Node& node, std::array<double, 2>& value) {
   if (!node.is_sequence() || node.items.size() != 2) {
-    scope.mistake(node, shown(scope, node) + " is not a list of two numbers", "", "write it as [0.9, 0.999]");
+    scope.mistake(node, shown(scope, node) + " is not a list of two numbers", "both are given, or neither", "write it as [0.9, 0.999]");
     return false;
   }
   std::array<double, 2> read{};
@@ -131,13 +139,13 @@ bool read_value(const Scope& scope, const Node& node, std::vector<std::string>& 
     return true;
   }
   if (!node.is_sequence()) {
-    scope.mistake(node, shown(scope, node) + " is neither text nor a list of texts", "");
+    scope.mistake(node, shown(scope, node) + " is neither text nor a list of texts", "", "write one text, or [FIRST, SECOND]");
     return false;
   }
   std::vector<std::string> read(node.items.size());
   for (std::size_t i = 0; i < read.size(); ++i) {
     if (is_null(node.items[i])) {
-      scope.child(std::to_string(i)).mistake(node.items[i], "is empty", "a list of texts has no empty items");
+      scope.child(std::to_string(i)).mistake(node.items[i], "is empty", "a list of texts has no empty items", "remove the item, or write its text");
       return false;
     }
     if (!read_value(scope.child(std::to_string(i)), node.items[i], read[i])) return false;
@@ -148,7 +156,7 @@ bool read_value(const Scope& scope, const Node& node, std::vector<std::string>& 
 
 bool read_value(const Scope& scope, const Node& node, std::vector<std::vector<std::string>>& value) {
   if (!node.is_sequence()) {
-    scope.mistake(node, shown(scope, node) + " is not a list of lists", "");
+    scope.mistake(node, shown(scope, node) + " is not a list of lists", "", "write it as [[FIRST, SECOND], [THIRD]]");
     return false;
   }
   std::vector<std::vector<std::string>> read(node.items.size());
@@ -170,6 +178,21 @@ bool read_value(const Scope& scope, const Node& node, std::map<std::string, std:
   return true;
 }
 
+bool read_regular_expression(const Scope& scope, const Node& node, std::string& value) {
+  std::string read;
+  if (!read_value(scope, node, read)) return false;
+  try {
+    const std::regex compiled(read);
+  } catch (const std::regex_error& error) {
+    scope.mistake(node, shown(scope, node) + " is not a regular expression (" + error.what() + ")",
+                  "names of parameters are searched for ECMAScript regular expressions",
+                  "close every bracket, and write \\ before a character that stands for itself");
+    return false;
+  }
+  value = std::move(read);
+  return true;
+}
+
 namespace {
 
 std::string number_text(double value) {
@@ -182,16 +205,17 @@ std::string number_text(double value) {
 }  // namespace
 
 Rule at_least(double bound) {
-  return {[bound](double x) { return x >= bound; }, "it is at least " + number_text(bound)};
+  return {[bound](double x) { return x >= bound; }, "it is at least " + number_text(bound), "use " + number_text(bound) + " or more"};
 }
 Rule above(double bound) {
-  return {[bound](double x) { return x > bound; }, "it is greater than " + number_text(bound)};
+  return {[bound](double x) { return x > bound; }, "it is greater than " + number_text(bound), "use a number above " + number_text(bound)};
 }
 Rule within(double low, double high) {
-  return {[low, high](double x) { return x >= low && x <= high; }, "it is between " + number_text(low) + " and " + number_text(high)};
+  return {[low, high](double x) { return x >= low && x <= high; }, "it is between " + number_text(low) + " and " + number_text(high),
+          "use a number from " + number_text(low) + " to " + number_text(high)};
 }
 Rule below_one_from_zero() {
-  return {[](double x) { return x >= 0 && x < 1; }, "it is at least 0 and less than 1"};
+  return {[](double x) { return x >= 0 && x < 1; }, "it is at least 0 and less than 1", "use a share such as 0.1"};
 }
 
 std::string normalized_choice(std::string_view name) {
@@ -203,7 +227,8 @@ std::string normalized_choice(std::string_view name) {
 void report_unknown_choice(const Scope& scope, const Node& node, std::span<const std::string> names) {
   std::string list;
   for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
-  scope.mistake(node, "unknown value " + shown(scope, node), "one of " + list, node.is_scalar() ? did_you_mean(node.text, names) : "");
+  const std::string near = node.is_scalar() ? did_you_mean(node.text, names) : "";
+  scope.mistake(node, "unknown value " + shown(scope, node), "one of " + list, near.empty() ? "use one of these, or leave it out" : near);
 }
 
 void report_unknown_key(const Scope& scope, const Entry& entry, std::span<const std::string> known) {
@@ -214,8 +239,11 @@ void report_unknown_key(const Scope& scope, const Entry& entry, std::span<const 
     if (!name.starts_with('_')) list += (list.empty() ? "" : ", ") + name;
   }
   const std::string section = scope.path.empty() ? "a recipe" : scope.path;
+  const std::string near = did_you_mean(entry.key, known);
+  ++scope.findings.num_unknown_keys;
   scope.findings.mistakes.add({to_string(entry.position), scope.child(entry.key).path + ": unknown key",
-                               known.size() <= longest_list ? section + " has " + list : "", did_you_mean(entry.key, known)});
+                               known.size() <= longest_list ? section + " has " + list : "",
+                               near.empty() ? "remove it; no key of " + section + " resembles it" : near});
 }
 
 const Target* read_target(const Scope& scope, const Node& node, TargetKind kind) {
@@ -223,19 +251,21 @@ const Target* read_target(const Scope& scope, const Node& node, TargetKind kind)
   if (!name || is_null(*name)) return nullptr;
   const Scope at = node.is_map() ? scope.child("_target_") : scope;
   if (!name->is_scalar()) {
-    at.mistake(*name, shown(at, *name) + " is not a name", "a target is the name of what is to be built");
+    at.mistake(*name, shown(at, *name) + " is not a name", "a target is the name of what is to be built", "write one name, as a text");
     return nullptr;
   }
+  constexpr std::size_t longest_name = 200;
   const Target* target = find_target(kind, name->text);
   if (!target) {
     const std::vector<std::string> near = nearest_targets(kind, name->text);
     std::string list;
     for (const std::string& candidate : near) list += (list.empty() ? "" : ", ") + candidate;
-    at.mistake(*name, "unknown " + std::string(to_string(kind)) + " \"" + name->text + "\"",
-               "targets are looked up in a table; Tessera runs no Python", list.empty() ? "" : "did you mean " + list + "?");
+    at.mistake(*name, "unknown " + std::string(to_string(kind)) + " " + shown(at, *name, longest_name),
+               "targets are looked up in a table; Tessera runs no Python", list.empty() ? "leave it out" : "did you mean " + list + "?");
     return nullptr;
   }
-  if (target->support != Support::Supported) at.unsupported(*name, "\"" + name->text + "\"", target->support, std::string(target->reason));
+  if (target->support != Support::Supported)
+    at.unsupported(*name, shown(at, *name, longest_name), target->support, std::string(target->reason), instead_of(*target));
   return target;
 }
 

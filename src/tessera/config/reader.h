@@ -26,6 +26,7 @@ struct Findings {
   ProblemList mistakes;
   std::vector<Problem> unsupported;
   std::vector<std::string> notes;
+  std::size_t num_unknown_keys = 0;  ///< among the mistakes
 
   /// Each note once, however often the recipe gives cause.
   void note(std::string text);
@@ -38,13 +39,13 @@ struct Scope {
 
   Scope child(std::string_view key) const { return {findings, path.empty() ? std::string(key) : path + "." + std::string(key)}; }
   /// "optimizer.lr: <what>" at the node's position.
-  void mistake(const Node& node, std::string_view what, std::string rule, std::string fix = "") const;
-  void unsupported(const Node& node, std::string_view value, Support support, std::string reason, std::string fix = "") const;
+  void mistake(const Node& node, std::string_view what, std::string rule, std::string fix) const;
+  void unsupported(const Node& node, std::string_view value, Support support, std::string reason, std::string fix) const;
   void note(std::string_view text) const { findings.note(path + ": " + std::string(text)); }
 };
 
-/// The node's value for messages: quoted, cut at 60 characters; the placeholder if it has one, hidden under a secret key.
-std::string shown(const Scope& scope, const Node& node);
+/// The node's value for messages: quoted, cut at `longest` characters; the placeholder if it has one, hidden under a secret key.
+std::string shown(const Scope& scope, const Node& node, std::size_t longest = 60);
 
 /// Types that a key may want when its value goes nowhere.
 enum class Type : std::uint8_t { Bool, Int, Number, String, List, Map, Any };
@@ -65,6 +66,8 @@ bool read_value(const Scope& scope, const Node& node, std::array<double, 2>& val
 bool read_value(const Scope& scope, const Node& node, std::vector<std::string>& value);
 bool read_value(const Scope& scope, const Node& node, std::vector<std::vector<std::string>>& value);
 bool read_value(const Scope& scope, const Node& node, std::map<std::string, std::string>& value);
+/// A regular expression (ECMAScript) over names of parameters.
+bool read_regular_expression(const Scope& scope, const Node& node, std::string& value);
 
 template <class T>
 bool read_value(const Scope& scope, const Node& node, std::optional<T>& value) {
@@ -83,6 +86,7 @@ struct is_optional<std::optional<T>> : std::true_type {};
 struct Rule {
   std::function<bool(double)> holds;
   std::string text;
+  std::string fix;
 };
 Rule at_least(double bound);
 Rule above(double bound);
@@ -132,7 +136,7 @@ Key<Section> field(std::string name, T Section::* member, Rule rule) {
             }
             T value{};
             if (!read_value(scope, node, value)) return;
-            if (!rule.holds(detail::number_of(value))) return scope.mistake(node, shown(scope, node) + " is out of range", rule.text);
+            if (!rule.holds(detail::number_of(value))) return scope.mistake(node, shown(scope, node) + " is out of range", rule.text, rule.fix);
             section.*member = value;
           }};
 }
@@ -168,6 +172,14 @@ Key<Section> accepted(std::string name, Type type) {
   return {std::move(name), [type](const Scope& scope, const Node& node, Section&) { check_type(scope, node, type); }};
 }
 
+/// A key that may ask for what always happens; that it asks for the contrary is noted.
+template <class Section>
+Key<Section> always(std::string name, std::string reason) {
+  return {std::move(name), [reason = std::move(reason)](const Scope& scope, const Node& node, Section&) {
+            if (check_type(scope, node, Type::Bool) && as_bool(node) == false) scope.note("has no effect: " + reason);
+          }};
+}
+
 /// A key that is refused by name when it asks for anything: null, false, 0, "" and the values in `harmless` pass.
 template <class Section>
 Key<Section> refused(std::string name, Type type, Support support, std::string reason, std::vector<std::string_view> harmless = {}) {
@@ -175,7 +187,7 @@ Key<Section> refused(std::string name, Type type, Support support, std::string r
             if (!check_type(scope, node, type) || is_null(node) || as_bool(node) == false || as_double(node) == 0.0) return;
             if (node.is_scalar() && (node.text.empty() || std::ranges::find(harmless, node.text) != harmless.end())) return;
             if (!node.is_scalar() && node.items.empty() && node.entries.empty()) return;
-            scope.unsupported(node, node.is_scalar() ? shown(scope, node) : "", support, reason);
+            scope.unsupported(node, node.is_scalar() ? shown(scope, node) : "", support, reason, "leave it out");
           }};
 }
 
@@ -185,7 +197,7 @@ Key<Section> field_refused_unless(std::string name, T Section::* member, T harml
   const Key<Section> inner = field(name, member);
   return {std::move(name), [=](const Scope& scope, const Node& node, Section& section) {
             inner.read(scope, node, section);
-            if (section.*member != harmless) scope.unsupported(node, shown(scope, node), support, reason);
+            if (section.*member != harmless) scope.unsupported(node, shown(scope, node), support, reason, "leave it out");
           }};
 }
 

@@ -2,6 +2,7 @@
 
 #include "tessera/config/override.h"
 #include "tessera/config/sections/read.h"
+#include "tessera/core/text.h"
 
 namespace tessera::config {
 
@@ -56,7 +57,7 @@ TopLevelKey tracker(std::string name) {
 void read_seed(const Scope& scope, const Node& node, Recipe& recipe) {
   std::int64_t seed = 0;
   if (is_null(node) || !read_value(scope, node, seed)) return;
-  if (seed < 0) return scope.mistake(node, shown(scope, node) + " is negative", "a seed is a whole number from 0");
+  if (seed < 0) return scope.mistake(node, shown(scope, node) + " is negative", "a seed is a whole number from 0", "use for example 42");
   recipe.seed = static_cast<std::uint64_t>(seed);
 }
 
@@ -109,7 +110,7 @@ std::vector<TopLevelKey> read_keys() {
       reads("distributed", function(read_distributed, &R::distributed)),
       reads("dataset", read_training_dataset),
       reads("dataloader", function(read_dataloader, &R::dataloader)),
-      reads("validation_dataloader", function(read_dataloader, &R::validation_dataloader)),
+      reads("validation_dataloader", function(read_validation_dataloader, &R::validation_dataloader)),
       reads("packed_sequence", table(&R::packed_sequence, packed_sequence_keys())),
       reads("optimizer", function(read_optimizer, &R::optimizer)),
       reads("lr_scheduler", function(read_lr_scheduler, &R::lr_scheduler)),
@@ -226,62 +227,124 @@ bool is_another_kind(const Node& tree) {
   return target && target->support != Support::Supported;
 }
 
-void require(const Scope& scope, const Node& tree, std::string_view section, std::string rule) {
-  const Node* node = tree.find(section);
-  if (node && !is_null(*node)) return;
-  const std::string source = tree.position.source ? *tree.position.source : "";
-  scope.findings.mistakes.add({source, std::string(section) + " is missing", std::move(rule), "add a " + std::string(section) + " section"});
+/// The set whose loss LOWEST_VAL follows has to be one of the recipe's.
+void check_best_metric(const Scope& scope, const Node& tree) {
+  std::vector<std::string> names;
+  for (const Entry& entry : tree.entries) {
+    if (const auto name = is_null(entry.value) ? std::nullopt : validation_name(entry.key)) names.push_back(*name);
+  }
+  const Node* checkpoint = tree.find("checkpoint");
+  const Node* key = checkpoint ? checkpoint->find("best_metric_key") : nullptr;
+  const bool given = key && key->is_scalar() && !is_null(*key);
+  const std::string wanted = given ? key->text : Checkpoint{}.best_metric_key;
+  if (std::ranges::find(names, wanted) != names.end() || (!given && names.size() < 2)) return;
+  const Scope at = scope.child("checkpoint").child("best_metric_key");
+  if (names.empty()) return at.note("has no effect: there is no validation_dataset");
+  std::string list;
+  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
+  if (!given) return at.note("LOWEST_VAL is not kept: no validation set is named default; choose among " + list);
+  const std::string near = did_you_mean(wanted, names);
+  at.mistake(*key, "unknown validation set " + shown(at, *key), "the validation sets are " + list + " (validation_dataset is default)",
+             near.empty() ? "use one of these" : near);
 }
 
-void read_recipe(const Node& tree, Recipe& recipe, Findings& findings) {
-  const Scope scope{findings, ""};
-  if (is_another_kind(tree)) return read_recipe_class(scope.child("recipe"), *tree.find("recipe"), recipe);
-  // rng first: `seed`, wherever it stands, wins over rng.seed.
-  for (const bool rng : {true, false}) {
-    for (const Entry& entry : tree.entries) {
-      if ((entry.key == "rng") == rng) read_entry(scope, entry, recipe);
+/// What reading gathers: the typed recipe, what was found, and which sections have mistakes.
+class RecipeReader {
+ public:
+  RecipeReader(LoadedRecipe& loaded, Findings& findings) : loaded_(loaded), findings_(findings), scope_{findings, ""} {}
+
+  void interpolate_sections(const Environment& environment) {
+    for (Entry& entry : loaded_.tree.entries) {
+      const TopLevelKey* known = find_key(entry.key);
+      if (known && !known->is_read) continue;
+      watched(entry.key, [&] { interpolate(entry.value, environment, findings_.mistakes); });
     }
   }
-  require(scope, tree, "model", "a recipe says what is trained");
-  require(scope, tree, "dataset", "a recipe says what it is trained on");
-}
 
-void interpolate_read_sections(Node& tree, const Environment& environment, ProblemList& problems) {
-  for (Entry& entry : tree.entries) {
-    const TopLevelKey* known = find_key(entry.key);
-    if (known && !known->is_read) continue;
-    interpolate(entry.value, environment, problems);
+  void read() {
+    const Node& tree = loaded_.tree;
+    if (is_another_kind(tree)) return read_another_kind();
+    // rng first: `seed`, wherever it stands, wins over rng.seed.
+    for (const bool rng : {true, false}) {
+      for (const Entry& entry : tree.entries) {
+        if ((entry.key == "rng") == rng) watched(entry.key, [&] { read_entry(scope_, entry, loaded_.recipe); });
+      }
+    }
+    watched("model", [&] { require("model", "a recipe says what is trained"); });
+    watched("dataset", [&] { require("dataset", "a recipe says what it is trained on"); });
+    watched("checkpoint", [&] { check_best_metric(scope_, tree); });
   }
-}
 
-LoadedRecipe type_recipe(Node tree, const Environment& environment, Findings& findings, std::optional<std::int64_t> world_size) {
+ private:
+  /// Does a part of the work on a section, and remembers whether it found mistakes.
+  template <class Work>
+  void watched(const std::string& section, const Work& work) {
+    const std::size_t mistakes = findings_.mistakes.problems().size(), unknown_keys = findings_.num_unknown_keys;
+    work();
+    const std::size_t found = findings_.mistakes.problems().size() - mistakes;
+    if (found == 0) return;
+    const bool only_misspelt = found == findings_.num_unknown_keys - unknown_keys && !loaded_.half_read.contains(section);
+    if (only_misspelt)
+      loaded_.misspelt.insert(section);
+    else
+      loaded_.misspelt.erase(section);
+    loaded_.half_read.insert(section);
+  }
+
+  void read_another_kind() {
+    read_recipe_class(scope_.child("recipe"), *loaded_.tree.find("recipe"), loaded_.recipe);
+    for (const TopLevelKey& key : top_level_keys()) loaded_.half_read.insert(key.key.name);
+  }
+
+  void require(const std::string& section, std::string rule) {
+    const Node* node = loaded_.tree.find(section);
+    if (node && !is_null(*node)) return;
+    const std::string source = loaded_.tree.position.source ? *loaded_.tree.position.source : "";
+    findings_.mistakes.add({source, section + " is missing", std::move(rule), "add a " + section + " section"});
+  }
+
+  LoadedRecipe& loaded_;
+  Findings& findings_;
+  Scope scope_;
+};
+
+LoadedRecipe type_recipe(Node tree, const Environment& environment, Findings findings) {
   if (!tree.is_map()) {
-    findings.mistakes.add({to_string(tree.position), "a recipe is a map of sections", "each line at the left edge is a section: key: value", ""});
+    findings.mistakes.add({to_string(tree.position), "a recipe is a map of sections", "each line at the left edge is a section: key: value",
+                           "begin with model: and dataset:"});
     findings.mistakes.throw_if_any();
   }
-  interpolate_read_sections(tree, environment, findings.mistakes);
-  LoadedRecipe loaded{std::move(tree), {}, {}, {}};
-  read_recipe(loaded.tree, loaded.recipe, findings);
-  if (world_size && !findings.mistakes.empty()) validate_ranks(loaded, *world_size, findings.mistakes);
-  findings.mistakes.throw_if_any();
+  LoadedRecipe loaded;
+  loaded.tree = std::move(tree);
+  RecipeReader reader(loaded, findings);
+  reader.interpolate_sections(environment);
+  reader.read();
+  loaded.mistakes = findings.mistakes.problems();
   loaded.notes = std::move(findings.notes);
   loaded.unsupported = std::move(findings.unsupported);
   return loaded;
 }
 
+LoadedRecipe without_mistakes(LoadedRecipe loaded) {
+  if (!loaded.mistakes.empty()) throw UserError(std::move(loaded.mistakes));
+  return loaded;
+}
+
 }  // namespace
 
-LoadedRecipe load_recipe(const std::filesystem::path& path, std::span<const std::string> overrides, const Environment& environment,
-                         std::optional<std::int64_t> world_size) {
+LoadedRecipe read_recipe(const std::filesystem::path& path, std::span<const std::string> overrides, const Environment& environment) {
   Findings findings;
   Node tree = read_yaml_file(path);
   apply_overrides(tree, parse_overrides(overrides, findings.mistakes), findings.mistakes);
-  return type_recipe(std::move(tree), environment, findings, world_size);
+  return type_recipe(std::move(tree), environment, std::move(findings));
 }
 
-LoadedRecipe load_recipe(Node tree, const Environment& environment) {
-  Findings findings;
-  return type_recipe(std::move(tree), environment, findings, std::nullopt);
+LoadedRecipe load_recipe(const std::filesystem::path& path, std::span<const std::string> overrides, const Environment& environment) {
+  return without_mistakes(read_recipe(path, overrides, environment));
 }
+
+LoadedRecipe load_recipe(Node tree, const Environment& environment) { return without_mistakes(type_recipe(std::move(tree), environment, {})); }
+
+std::int64_t local_batch_size(const Recipe& recipe) { return recipe.dataloader.batch_size.value_or(recipe.step_scheduler.local_batch_size); }
 
 }  // namespace tessera::config

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,7 +26,7 @@ struct Recipe {
   std::uint64_t seed = 42;  ///< `seed`, else `rng.seed`
   StepScheduler step_scheduler;
   Model model;
-  std::optional<Tokenizer> tokenizer;  ///< absent: the dataset's, else the model's
+  std::optional<Tokenizer> tokenizer;  ///< of datasets that name none; absent: the model's
   Distributed distributed;
   std::optional<Dataset> dataset;  ///< always present after load_recipe without unsupported problems
   std::vector<ValidationDataset> validation_datasets;
@@ -49,25 +50,35 @@ struct LoadedRecipe {
   Recipe recipe;
   std::vector<std::string> notes;    ///< accepted but without effect here, each once: "ci: …"
   std::vector<Problem> unsupported;  ///< asked for and "not supported (yet)": `check` lists them, `train` refuses
+  std::vector<Problem> mistakes;     ///< wrong types and values, unknown keys and targets, variables that are not set
+  std::set<std::string> half_read;   ///< the sections with mistakes: their part of `recipe` is not what was meant
+  std::set<std::string> misspelt;    ///< those of them that have unknown keys beside what could be read
+
+  bool is_read(const std::string& section) const { return !half_read.contains(section); }
+  bool is_read_but_for_unknown_keys(const std::string& section) const { return is_read(section) || misspelt.contains(section); }
 };
 
-/// Reads a recipe, applies command-line overrides ("--a.b", "VALUE", "--a.b=VALUE", "--flag": see override.h), interpolates and types it.
-/// Throws UserError with every mistake: malformed YAML, wrong types and values, unknown keys and targets. With a `world_size`, what validate_ranks
-/// finds is reported beside them; alone it is not thrown, so that the caller can add what else stands in the way.
-LoadedRecipe load_recipe(const std::filesystem::path& path, std::span<const std::string> overrides, const Environment& environment,
-                         std::optional<std::int64_t> world_size = std::nullopt);
+/// Reads a recipe, applies command-line overrides ("--a.b", "VALUE", "--a.b=VALUE", "--flag": see override.h), interpolates and types it, as far as
+/// its mistakes let it: they come with what was read, so that the caller can add what else stands in the way. UserError for what is no map of
+/// sections, malformed YAML included.
+LoadedRecipe read_recipe(const std::filesystem::path& path, std::span<const std::string> overrides, const Environment& environment);
+/// The same of a recipe without mistakes: throws UserError with all of them.
+LoadedRecipe load_recipe(const std::filesystem::path& path, std::span<const std::string> overrides, const Environment& environment);
 /// The same for a tree already read (the file's part is done): for tests and tools.
 LoadedRecipe load_recipe(Node tree, const Environment& environment);
 
-/// global_batch_size = local_batch_size · data_parallel_size · (whole number); packs: local_batch_size 1, and cp_size divides them. Adds every
-/// violation.
+/// Samples per microbatch and data-parallel rank: dataloader.batch_size, else step_scheduler.local_batch_size.
+std::int64_t local_batch_size(const Recipe& recipe);
+
+/// Packs: a microbatch is one, and cp_size divides them. Adds every violation.
+void validate_packing(const LoadedRecipe& loaded, ProblemList& problems);
+/// global_batch_size = local_batch_size · data_parallel_size · (whole number), or a problem.
 void validate_batch_sizes(const LoadedRecipe& loaded, std::int64_t data_parallel_size, ProblemList& problems);
-/// Everything about `world_size` ranks that the recipe alone decides: the rules of parallelism.h and those of batch sizes. Adds every violation.
-void validate_ranks(const LoadedRecipe& loaded, std::int64_t world_size, ProblemList& problems);
 /// Places of a recipe's keys; `tree` must outlive it.
 Locate locate_in(const Node& tree);
 
-/// One problem for each model, tokenizer and dataset that is named like a hub repository and is neither a path nor in the local hub cache.
+/// One problem for each model, tokenizer and dataset that is named like a hub repository and is neither a path nor in the local hub cache. Sections
+/// with mistakes are passed over.
 std::vector<Problem> absent_resources(const LoadedRecipe& loaded, const Environment& environment);
 
 }  // namespace tessera::config

@@ -118,28 +118,59 @@ const Target* find_target(TargetKind kind, std::string_view name) {
   return name.find(".py:") != std::string_view::npos ? python_file_target(kind) : nullptr;
 }
 
-std::vector<std::string> nearest_targets(TargetKind kind, std::string_view name) {
-  std::vector<std::string> full, last;
-  for (const bool supported : {true, false}) {
-    for (const Target& target : table()) {
-      if (target.kind != kind || (target.support == Support::Supported) != supported) continue;
-      if (!target.native.empty()) full.emplace_back(target.native);
-      for (const std::string_view path : target.python) {
-        if (is_exact(path)) full.emplace_back(path);
-      }
+namespace {
+
+/// Names of this kind, native and Python's, that have (or lack) support.
+std::vector<std::string> exact_names(TargetKind kind, bool supported) {
+  std::vector<std::string> names;
+  for (const Target& target : table()) {
+    if (target.kind != kind || (target.support == Support::Supported) != supported) continue;
+    if (!target.native.empty()) names.emplace_back(target.native);
+    for (const std::string_view path : target.python) {
+      if (is_exact(path)) names.emplace_back(path);
     }
   }
-  for (const std::string& candidate : full) last.emplace_back(last_part(candidate));
-  std::vector<std::string> near = nearest_names(name, full);
+  return names;
+}
+
+/// Those that resemble the name as a whole, then those whose last part resembles its last part.
+std::vector<std::string> nearest_of(std::string_view name, const std::vector<std::string>& candidates) {
+  std::vector<std::string> last;
+  for (const std::string& candidate : candidates) last.emplace_back(last_part(candidate));
+  std::vector<std::string> near = nearest_names(name, candidates);
   for (const std::string& part : nearest_names(last_part(name), last, 5)) {
-    const std::string& candidate = full[static_cast<std::size_t>(std::ranges::find(last, part) - last.begin())];
+    const std::string& candidate = candidates[static_cast<std::size_t>(std::ranges::find(last, part) - last.begin())];
     if (near.size() < 3 && std::ranges::find(near, candidate) == near.end()) near.push_back(candidate);
   }
-  if (!near.empty()) return near;
-  for (const Target& target : table()) {
-    if (target.kind == kind && target.support == Support::Supported && !target.native.empty() && near.size() < 6) near.emplace_back(target.native);
-  }
   return near;
+}
+
+std::vector<std::string> supported_native_names(TargetKind kind) {
+  std::vector<std::string> names;
+  for (const Target& target : table()) {
+    if (target.kind == kind && target.support == Support::Supported && !target.native.empty()) names.emplace_back(target.native);
+  }
+  return names;
+}
+
+}  // namespace
+
+std::vector<std::string> nearest_targets(TargetKind kind, std::string_view name) {
+  // Nobody who mistyped a name is helped by one that is refused.
+  for (const bool supported : {true, false}) {
+    if (std::vector<std::string> near = nearest_of(name, exact_names(kind, supported)); !near.empty()) return near;
+  }
+  std::vector<std::string> names = supported_native_names(kind);
+  if (names.size() > 6) names.resize(6);
+  return names;
+}
+
+std::string instead_of(const Target& target) {
+  const std::vector<std::string> names = supported_native_names(target.kind);
+  if (names.empty()) return "leave it out";
+  std::string list = names[0];
+  for (std::size_t i = 1; i < names.size(); ++i) list += (i + 1 == names.size() ? " or " : ", ") + names[i];
+  return "use " + list;
 }
 
 }  // namespace tessera::config

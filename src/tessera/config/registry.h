@@ -47,8 +47,11 @@ struct Target {
 /// The entry that a name in a recipe means: its native name (case does not matter) or one of its import paths, or nullptr.
 /// "file.py:name" is an entry of its own that is not supported: Tessera runs no Python.
 const Target* find_target(TargetKind kind, std::string_view name);
-/// Names of this kind that resemble an unknown one, supported ones first.
+/// Names of this kind that resemble an unknown one: supported ones, or others where no supported one does.
 std::vector<std::string> nearest_targets(TargetKind kind, std::string_view name);
+/// What to do about a target that is not supported: "use adamw, adam, fused_adam or flash_adamw", or "remove the section".
+std::string instead_of(const Target& target);
+
 /// What a model target builds (Target::value of TargetKind::Model).
 enum class ModelTarget : std::uint8_t { Pretrained, Config, Gpt2Builder, Other };
 /// What a recipe class does (Target::value of TargetKind::Recipe).

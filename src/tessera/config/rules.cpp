@@ -19,38 +19,39 @@ std::string nearest_multiples(std::int64_t value, std::int64_t unit) {
 
 }  // namespace
 
-void validate_batch_sizes(const LoadedRecipe& loaded, std::int64_t data_parallel_size, ProblemList& problems) {
-  const StepScheduler& sizes = loaded.recipe.step_scheduler;
-  const std::int64_t pack = loaded.recipe.packed_sequence.packed_sequence_size;
-  const std::int64_t cp_size = loaded.recipe.distributed.sizes.cp_size;
-  const std::pair<std::string, std::int64_t> rows[] = {
-      {"step_scheduler.local_batch_size", sizes.local_batch_size},
-      {"dataloader.batch_size", loaded.recipe.dataloader.batch_size.value_or(1)},
-      {"validation_dataloader.batch_size", loaded.recipe.validation_dataloader.batch_size.value_or(1)}};
-  for (const auto& [key, count] : rows) {
-    if (pack == 0 || count == 1) continue;
-    problems.add({where(loaded.tree, key), key + ": " + text(count) + " does not go with packed_sequence", "a microbatch is one pack",
+void validate_packing(const LoadedRecipe& loaded, ProblemList& problems) {
+  if (!loaded.is_read("packed_sequence")) return;
+  const Recipe& recipe = loaded.recipe;
+  const std::int64_t pack = recipe.packed_sequence.packed_sequence_size;
+  const std::int64_t cp_size = recipe.distributed.sizes.cp_size;
+  const auto one_row = [&](const std::string& section, const std::string& key, std::int64_t count) {
+    if (pack == 0 || count == 1 || !loaded.is_read(section)) return;
+    const std::string path = section + "." + key;
+    problems.add({where(loaded.tree, path), path + ": " + text(count) + " does not go with packed_sequence", "a microbatch is one pack",
                   "use 1; packed_sequence_size says how many tokens it holds"});
-  }
-  if (pack % cp_size != 0) {
-    problems.add({where(loaded.tree, "packed_sequence.packed_sequence_size"),
-                  "packed_sequence.packed_sequence_size: " + text(pack) + " is not a multiple of cp_size (" + text(cp_size) + ")",
-                  "every context-parallel rank holds the same number of tokens", "use " + nearest_multiples(pack, cp_size)});
-  }
-  const std::int64_t unit = sizes.local_batch_size * data_parallel_size;
-  if (sizes.global_batch_size % unit == 0) return;
-  problems.add({where(loaded.tree, "step_scheduler.global_batch_size"),
-                "step_scheduler.global_batch_size: " + text(sizes.global_batch_size) +
-                    " is not a multiple of local_batch_size · data-parallel ranks (" + text(sizes.local_batch_size) + " · " +
-                    text(data_parallel_size) + ")",
-                "a step is a whole number of microbatches on every rank",
-                "use global_batch_size " + nearest_multiples(sizes.global_batch_size, unit) + ", or another local_batch_size"});
+  };
+  one_row("step_scheduler", "local_batch_size", recipe.step_scheduler.local_batch_size);
+  one_row("dataloader", "batch_size", recipe.dataloader.batch_size.value_or(1));
+  one_row("validation_dataloader", "batch_size", recipe.validation_dataloader.batch_size.value_or(1));
+  if (pack % cp_size == 0 || !loaded.is_read_but_for_unknown_keys("distributed")) return;
+  problems.add({where(loaded.tree, "packed_sequence.packed_sequence_size"),
+                "packed_sequence.packed_sequence_size: " + text(pack) + " is not a multiple of cp_size (" + text(cp_size) + ")",
+                "every context-parallel rank holds the same number of tokens", "use " + nearest_multiples(pack, cp_size)});
 }
 
-void validate_ranks(const LoadedRecipe& loaded, std::int64_t world_size, ProblemList& problems) {
-  const Distributed& distributed = loaded.recipe.distributed;
-  validate_parallelism(distributed, world_size, locate_in(loaded.tree), problems);
-  if (const auto dp_size = data_parallel_size(distributed.sizes, world_size)) validate_batch_sizes(loaded, *dp_size, problems);
+void validate_batch_sizes(const LoadedRecipe& loaded, std::int64_t data_parallel_size, ProblemList& problems) {
+  if (!loaded.is_read("step_scheduler") || !loaded.is_read("dataloader")) return;
+  const std::int64_t global = loaded.recipe.step_scheduler.global_batch_size, local = local_batch_size(loaded.recipe);
+  const std::int64_t unit = local * data_parallel_size;
+  if (global % unit == 0) return;
+  // Who set the loader's own size meant that one.
+  const bool of_loader = loaded.recipe.dataloader.batch_size.has_value();
+  const std::string key = of_loader ? "dataloader.batch_size" : "step_scheduler.global_batch_size";
+  const std::string ranks = text(data_parallel_size) + ")";
+  const std::string what = of_loader ? text(local) + " · data-parallel ranks (" + ranks + " does not divide global_batch_size (" + text(global) + ")"
+                                     : text(global) + " is not a multiple of local_batch_size · data-parallel ranks (" + text(local) + " · " + ranks;
+  problems.add({where(loaded.tree, key), key + ": " + what, "a step is a whole number of microbatches on every rank",
+                "use global_batch_size " + nearest_multiples(global, unit) + ", or another " + (of_loader ? "batch_size" : "local_batch_size")});
 }
 
 Locate locate_in(const Node& tree) {
@@ -113,8 +114,9 @@ std::string model_path_key(const Node& tree) {
   return "model.config";
 }
 
-bool is_readable(const Node& tree, const std::string& section) {
-  const Node* name = find_path(tree, section + "._target_");
+bool is_readable(const LoadedRecipe& loaded, const std::string& section) {
+  if (!loaded.is_read(section)) return false;
+  const Node* name = find_path(loaded.tree, section + "._target_");
   const Target* target = name && name->is_scalar() ? find_target(TargetKind::Dataset, name->text) : nullptr;
   return target && target->support == Support::Supported;
 }
@@ -124,11 +126,11 @@ bool is_readable(const Node& tree, const std::string& section) {
 std::vector<Problem> absent_resources(const LoadedRecipe& loaded, const Environment& environment) {
   const Recipe& recipe = loaded.recipe;
   AbsentList absent(loaded, environment);
-  absent.check_model(recipe.model.path, model_path_key(loaded.tree));
-  if (recipe.tokenizer) absent.check_model(recipe.tokenizer->path, "tokenizer");
-  if (recipe.dataset && is_readable(loaded.tree, "dataset")) absent.check_data(*recipe.dataset, "dataset");
+  if (loaded.is_read("model")) absent.check_model(recipe.model.path, model_path_key(loaded.tree));
+  if (recipe.tokenizer && loaded.is_read("tokenizer")) absent.check_model(recipe.tokenizer->path, "tokenizer");
+  if (recipe.dataset && is_readable(loaded, "dataset")) absent.check_data(*recipe.dataset, "dataset");
   for (const ValidationDataset& validation : recipe.validation_datasets) {
-    if (is_readable(loaded.tree, validation.key)) absent.check_data(validation.dataset, validation.key);
+    if (is_readable(loaded, validation.key)) absent.check_data(validation.dataset, validation.key);
   }
   return absent.take();
 }

@@ -66,7 +66,8 @@ class TreeBuilder : public YAML::EventHandler {
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     const auto found = anchors_.find(anchor);
     if (found == anchors_.end())
-      fail(position(mark), "an alias refers to the node that contains it", "aliases are copied, so they cannot be circular");
+      fail(position(mark), "an alias refers to the node that contains it", "aliases are copied, so they cannot be circular",
+           "write out what is meant there");
     spend(found->second.cost, position(mark));
     attach(Node(found->second.node));
   }
@@ -92,7 +93,7 @@ class TreeBuilder : public YAML::EventHandler {
     Cost cost;
   };
 
-  [[noreturn]] void fail(const Position& position, std::string what, std::string rule, std::string fix = "") const {
+  [[noreturn]] void fail(const Position& position, std::string what, std::string rule, std::string fix) const {
     throw UserError({to_string(position), std::move(what), std::move(rule), std::move(fix)});
   }
 
@@ -109,14 +110,17 @@ class TreeBuilder : public YAML::EventHandler {
     spent_.nodes += cost.nodes;
     spent_.text += cost.text;
     if (spent_.nodes > limits_.nodes) {
-      fail(position, "the document has more than " + std::to_string(limits_.nodes) + " nodes", "aliases count as often as they are used");
+      fail(position, "the document has more than " + std::to_string(limits_.nodes) + " nodes", "aliases count as often as they are used",
+           "use fewer aliases");
     }
-    if (spent_.text > 8 * limits_.bytes) fail(position, "the document grows too large through aliases", "aliases count as often as they are used");
+    if (spent_.text > 8 * limits_.bytes)
+      fail(position, "the document grows too large through aliases", "aliases count as often as they are used", "use fewer aliases");
   }
 
   void open(Node::Kind kind, const YAML::Mark& mark, YAML::anchor_t anchor) {
     if (stack_.size() >= static_cast<std::size_t>(limits_.depth)) {
-      fail(position(mark), "nesting is deeper than " + std::to_string(limits_.depth), "a recipe is a few levels deep");
+      fail(position(mark), "nesting is deeper than " + std::to_string(limits_.depth), "a recipe is a few levels deep",
+           "is a bracket or an indentation wrong?");
     }
     Frame frame;
     frame.node.kind = kind;
@@ -170,7 +174,7 @@ class TreeBuilder : public YAML::EventHandler {
 
   /// An entry without value yet; its `value` holds the key's node until then (attach asks whether it was quoted).
   Entry key_of(const Frame& map, const Node& key) const {
-    if (!key.is_scalar()) fail(key.position, "a key must be a plain word", "recipes have neither empty nor compound keys");
+    if (!key.is_scalar()) fail(key.position, "a key must be a plain word", "recipes have neither empty nor compound keys", "write KEY: VALUE");
     if (key.text.size() > longest_key)
       fail(key.position, "a key of " + std::to_string(key.text.size()) + " characters", "a key has at most 200", "is a quote missing?");
     check_room(map.node, key.position);
@@ -190,16 +194,19 @@ class TreeBuilder : public YAML::EventHandler {
         merge_map(top.node, source);
         continue;
       }
-      if (!source.is_sequence()) fail(source.position, "<< needs a map or a list of maps", "it merges the entries of other maps into this one");
+      if (!source.is_sequence())
+        fail(source.position, "<< needs a map or a list of maps", "it merges the entries of other maps into this one", "write <<: *ANCHOR of a map");
       for (Node& item : source.items) {
-        if (!item.is_map()) fail(item.position, "<< needs a map or a list of maps", "it merges the entries of other maps into this one");
+        if (!item.is_map())
+          fail(item.position, "<< needs a map or a list of maps", "it merges the entries of other maps into this one", "write <<: *ANCHOR of a map");
         merge_map(top.node, item);
       }
     }
   }
 
   void check_room(const Node& map, const Position& position) const {
-    if (map.entries.size() >= most_keys) fail(position, "a section has more than " + std::to_string(most_keys) + " keys", "a recipe has a few dozen");
+    if (map.entries.size() >= most_keys)
+      fail(position, "a section has more than " + std::to_string(most_keys) + " keys", "a recipe has a few dozen", "is this the right file?");
   }
 
   void merge_map(Node& into, Node& from) const {

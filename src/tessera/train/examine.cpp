@@ -1,6 +1,9 @@
 #include "tessera/train/examine.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <regex>
 
 #include "tessera/checkpoint/directory.h"
 #include "tessera/config/hub.h"
@@ -13,6 +16,7 @@
 #include "tessera/parallel/tensor/plan.h"
 #include "tessera/plan/simulate.h"
 #include "tessera/train/routing.h"
+#include "tessera/train/schedule.h"
 
 namespace tessera::train {
 namespace {
@@ -56,10 +60,9 @@ std::optional<parallel::PipelinePlan> examine_pipeline(const config::LoadedRecip
                                                        ProblemList& problems) {
   const config::Recipe& recipe = loaded.recipe;
   if (recipe.distributed.sizes.pp_size == 1 || !recipe.distributed.pipeline) return std::nullopt;
-  const config::StepScheduler& sizes = recipe.step_scheduler;
   const config::Locate locate = config::locate_in(loaded.tree);
-  const auto num_microbatches =
-      pipeline::num_pipeline_microbatches(*recipe.distributed.pipeline, sizes.global_batch_size, sizes.local_batch_size, dp_size, locate, problems);
+  const auto num_microbatches = pipeline::num_pipeline_microbatches(*recipe.distributed.pipeline, recipe.step_scheduler.global_batch_size,
+                                                                    config::local_batch_size(recipe), dp_size, locate, problems);
   if (!num_microbatches) return std::nullopt;
   auto pipeline = parallel::plan_pipeline(recipe.distributed, plan.spec, *num_microbatches, locate, problems);
   if (!pipeline || recipe.distributed.pipeline->pp_schedule_csv.empty()) return pipeline;
@@ -83,22 +86,75 @@ void check_weights_on_disk(const ModelPlan& plan) {
   if (plan.pretrained && plan.directory) model::check_weights(model::parameter_table(plan.spec), *formats::open_huggingface_source(*plan.directory));
 }
 
+/// Random tokens are embedded like any other.
+void check_random_tokens(const config::LoadedRecipe& loaded, const model::ModelSpec& spec, ProblemList& problems) {
+  const auto check = [&](const std::string& section, const config::Dataset& dataset) {
+    const bool random = dataset.kind == config::DatasetKind::MockIterable || dataset.kind == config::DatasetKind::MockUnpacked ||
+                        dataset.kind == config::DatasetKind::MockPacked;
+    if (!random || !loaded.is_read(section) || dataset.vocab_size <= spec.vocab_size) return;
+    const std::string key = section + ".vocab_size";
+    problems.add({config::where(loaded.tree, key),
+                  fmt::format("{}: {} does not fit the model's vocabulary of {}", key, dataset.vocab_size, spec.vocab_size),
+                  "every token has a row in the embedding", fmt::format("use vocab_size {} or less", spec.vocab_size)});
+  };
+  if (loaded.recipe.dataset) check("dataset", *loaded.recipe.dataset);
+  for (const config::ValidationDataset& set : loaded.recipe.validation_datasets) check(set.key, set.dataset);
+}
+
+/// "embedding.weight, layers.0.…": what patterns may look for.
+std::string names_for_example(const model::ParameterTable& table) {
+  std::vector<std::string> names;
+  for (const model::ParameterSpec& parameter : table.parameters)
+    if (names.size() < 3 && (names.empty() || parameter.layer == 0)) names.push_back(parameter.pieces.front().tensor);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+/// A pattern that finds nothing was meant for another model.
+void check_patterns(const config::LoadedRecipe& loaded, const model::ModelSpec& spec, ProblemList& problems) {
+  const model::ParameterTable table = model::parameter_table(spec);
+  const auto check = [&](const std::string& section, const std::string& key, const std::string& pattern) {
+    if (!loaded.is_read(section)) return;
+    const std::regex expression(pattern);
+    for (const model::ParameterSpec& parameter : table.parameters)
+      for (const model::Piece& piece : parameter.pieces)
+        if (std::regex_search(piece.tensor, expression)) return;
+    problems.add({config::where(loaded.tree, key), fmt::format("{}: no parameter's name matches \"{}\"", key, pattern),
+                  "regular expressions are searched in the names of the checkpoint's tensors",
+                  fmt::format("mend the pattern or leave it out; names are such as {}", names_for_example(table))});
+  };
+  const std::vector<std::string>& frozen = loaded.recipe.freeze_config.patterns;
+  const config::Node* list = config::find_path(loaded.tree, "freeze_config.patterns");
+  for (std::size_t i = 0; i < frozen.size(); ++i)
+    check("freeze_config", list->is_sequence() ? fmt::format("freeze_config.patterns.{}", i) : "freeze_config.patterns", frozen[i]);
+  const std::vector<config::ParamGroupOverride>& groups = loaded.recipe.optimizer.param_group_overrides;
+  for (std::size_t i = 0; i < groups.size(); ++i) check("optimizer", fmt::format("optimizer.param_group_overrides.{}.pattern", i), groups[i].pattern);
+}
+
+/// What the schedule cannot be, whatever the data: a run whose length they decide is taken for endless.
+void check_schedule(const config::LoadedRecipe& loaded, ProblemList& problems) {
+  for (const char* section : {"lr_scheduler", "optimizer", "step_scheduler", "dataset", "packed_sequence"})
+    if (!loaded.is_read(section)) return;
+  constexpr std::int64_t endless = std::int64_t{1} << 60;
+  make_schedule(loaded, most_steps(loaded.recipe).value_or(endless), problems);
+}
+
 /// That what the run writes can be written; nothing is created.
 void check_output_directories(const config::LoadedRecipe& loaded, ProblemList& problems) {
-  const auto check = [&](const std::string& key, const std::string& directory) {
-    if (const std::string why = why_not_writable(directory); !why.empty())
+  const auto check = [&](const std::string& section, const std::string& key, const std::string& directory) {
+    const std::string why = loaded.is_read(section) ? why_not_writable(directory) : "";
+    if (!why.empty())
       problems.add({config::where(loaded.tree, key), fmt::format("{}: {} cannot be written: {}", key, directory, why), "",
                     "choose another directory or mend its permissions"});
   };
   const config::Recipe& recipe = loaded.recipe;
-  if (recipe.checkpoint.enabled) check("checkpoint.checkpoint_dir", recipe.checkpoint.checkpoint_dir);
-  if (!recipe.logging.directory.empty()) check("logging.directory", recipe.logging.directory);
+  if (recipe.checkpoint.enabled) check("checkpoint", "checkpoint.checkpoint_dir", recipe.checkpoint.checkpoint_dir);
+  if (!recipe.logging.directory.empty()) check("logging", "logging.directory", recipe.logging.directory);
 }
 
 /// That the checkpoint to begin from is there.
 void check_restore_point(const config::LoadedRecipe& loaded, ProblemList& problems) {
   const config::Checkpoint& options = loaded.recipe.checkpoint;
-  if (!options.enabled || options.restore_from.empty()) return;
+  if (!loaded.is_read("checkpoint") || !options.enabled || options.restore_from.empty()) return;
   try {
     checkpoint::check_restore_from(options.checkpoint_dir, options.restore_from, !options.restore_optimizer);
   } catch (const UserError& error) {
@@ -107,34 +163,79 @@ void check_restore_point(const config::LoadedRecipe& loaded, ProblemList& proble
   }
 }
 
+/// One recipe on so many ranks: each step needs sections that were read without mistakes, and does not run without them.
+class Examiner {
+ public:
+  Examiner(const config::LoadedRecipe& loaded, const config::Environment& environment, std::int64_t world_size)
+      : loaded_(loaded),
+        recipe_(loaded.recipe),
+        environment_(environment),
+        world_size_(world_size),
+        splits_known_(loaded.is_read_but_for_unknown_keys("distributed")),
+        dp_size_(splits_known_ ? config::data_parallel_size(recipe_.distributed.sizes, world_size) : std::nullopt) {}
+
+  Examination operator()() {
+    append(result_.problems, loaded_.mistakes);
+    append(result_.problems, loaded_.unsupported);
+    append(result_.problems, config::absent_resources(loaded_, environment_));
+    examine_ranks();
+    if (says_a_model()) examine_model();
+    check_schedule(loaded_, problems_);
+    check_output_directories(loaded_, problems_);
+    check_restore_point(loaded_, problems_);
+    append(result_.problems, problems_.problems());
+    result_.problems = config::with_placeholders(std::move(result_.problems), loaded_.tree, environment_);
+    // What was made of half a recipe is not to be shown.
+    if (!loaded_.mistakes.empty()) return {.problems = std::move(result_.problems), .plan = {}, .mesh = {}, .pipeline = {}};
+    return std::move(result_);
+  }
+
+ private:
+  /// A model of another kind is refused by name, and nothing of it is read.
+  bool says_a_model() const { return loaded_.is_read("model") && (!recipe_.model.path.empty() || !recipe_.model.config.empty()); }
+
+  void examine_ranks() {
+    if (splits_known_) config::validate_parallelism(recipe_.distributed, world_size_, config::locate_in(loaded_.tree), problems_);
+    if (splits_known_ && problems_.empty()) result_.mesh = mesh::mesh_sizes(recipe_.distributed, world_size_);
+    config::validate_packing(loaded_, problems_);
+    if (dp_size_) config::validate_batch_sizes(loaded_, *dp_size_, problems_);
+  }
+
+  void examine_model() try {
+    const bool ranks_are_right = problems_.empty() && loaded_.is_read("step_scheduler") && loaded_.is_read("dataloader");
+    const ModelPlan& plan = result_.plan.emplace(plan_model(loaded_, environment_));
+    check_random_tokens(loaded_, plan.spec, problems_);
+    check_patterns(loaded_, plan.spec, problems_);
+    refuse_expert_options(loaded_, plan.spec, result_.problems);
+    if (splits_known_) examine_split(plan, ranks_are_right);
+    check_weights_on_disk(plan);
+  } catch (const UserError& error) {
+    if (!is_listed_as_absent(recipe_.model, environment_)) append(result_.problems, error.problems());
+  }
+
+  void examine_split(const ModelPlan& plan, bool ranks_are_right) {
+    if (ranks_are_right && dp_size_) result_.pipeline = examine_pipeline(loaded_, plan, *dp_size_, problems_);
+    if (result_.pipeline) refuse_pipeline_options(loaded_, plan.dtype, result_.problems);
+    const std::size_t before = problems_.problems().size();
+    parallel::plan_split(recipe_.distributed, plan.spec, config::locate_in(loaded_.tree), problems_);
+    if (problems_.problems().size() > before) result_.mesh.reset();  // the model does not divide among these ranks
+    if (world_size_ > 1) refuse_other_dtypes(loaded_, plan, result_.problems);
+  }
+
+  const config::LoadedRecipe& loaded_;
+  const config::Recipe& recipe_;
+  const config::Environment& environment_;
+  std::int64_t world_size_;
+  bool splits_known_;
+  std::optional<std::int64_t> dp_size_;
+  Examination result_;
+  ProblemList problems_;
+};
+
 }  // namespace
 
 Examination examine(const config::LoadedRecipe& recipe, const config::Environment& environment, std::int64_t world_size) {
-  Examination result;
-  result.problems = recipe.unsupported;
-  append(result.problems, config::absent_resources(recipe, environment));
-  ProblemList about_ranks;
-  config::validate_parallelism(recipe.recipe.distributed, world_size, config::locate_in(recipe.tree), about_ranks);
-  if (about_ranks.empty()) result.mesh = mesh::mesh_sizes(recipe.recipe.distributed, world_size);
-  const auto dp_size = config::data_parallel_size(recipe.recipe.distributed.sizes, world_size);
-  if (dp_size) config::validate_batch_sizes(recipe, *dp_size, about_ranks);
-  try {
-    result.plan = plan_model(recipe, environment);
-    if (about_ranks.empty() && dp_size) result.pipeline = examine_pipeline(recipe, *result.plan, *dp_size, about_ranks);
-    if (result.pipeline) refuse_pipeline_options(recipe, result.plan->dtype, result.problems);
-    const std::size_t before = about_ranks.problems().size();
-    parallel::plan_split(recipe.recipe.distributed, result.plan->spec, config::locate_in(recipe.tree), about_ranks);
-    if (about_ranks.problems().size() > before) result.mesh.reset();  // the model does not divide among these ranks
-    refuse_expert_options(recipe, result.plan->spec, result.problems);
-    if (world_size > 1) refuse_other_dtypes(recipe, *result.plan, result.problems);
-    check_weights_on_disk(*result.plan);
-  } catch (const UserError& error) {
-    if (!is_listed_as_absent(recipe.recipe.model, environment)) append(result.problems, error.problems());
-  }
-  check_output_directories(recipe, about_ranks);
-  check_restore_point(recipe, about_ranks);
-  append(result.problems, about_ranks.problems());
-  return result;
+  return Examiner(recipe, environment, world_size)();
 }
 
 std::int64_t microbatch_rows(const config::Distributed& distributed, std::int64_t local_batch_size) {
@@ -143,8 +244,7 @@ std::int64_t microbatch_rows(const config::Distributed& distributed, std::int64_
 }
 
 std::int64_t num_microbatches(const config::Recipe& recipe, std::int64_t dp_size) {
-  const config::StepScheduler& sizes = recipe.step_scheduler;
-  return sizes.global_batch_size / (microbatch_rows(recipe.distributed, sizes.local_batch_size) * dp_size);
+  return recipe.step_scheduler.global_batch_size / (microbatch_rows(recipe.distributed, config::local_batch_size(recipe)) * dp_size);
 }
 
 }  // namespace tessera::train

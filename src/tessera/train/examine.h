@@ -14,11 +14,12 @@ namespace tessera::train {
 
 /// A recipe on so many ranks, before any memory is taken.
 struct Examination {
-  std::vector<Problem> problems;                   ///< everything that stands in the way of training
-  std::optional<ModelPlan> plan;                   ///< when the model can be read
+  std::vector<Problem> problems;                   ///< everything that stands in the way of training, the recipe's own mistakes first
+  std::optional<ModelPlan> plan;                   ///< when the model can be read; this and what follows only of a recipe without mistakes
   std::optional<mesh::MeshSizes> mesh;             ///< when the sizes keep the rules
   std::optional<parallel::PipelinePlan> pipeline;  ///< when there is one, and it keeps the rules
 };
+/// In its problems, what environment variables put into the recipe is shown as it is written there.
 Examination examine(const config::LoadedRecipe& recipe, const config::Environment& environment, std::int64_t world_size);
 
 /// Rows of a microbatch where a data-parallel rank takes `local_batch_size` of them at a time: all of them; in a pipeline pp_microbatch_size, if that

@@ -14,12 +14,14 @@
 #include "tessera/data/dataset/build.h"
 #include "tessera/data/packing.h"
 #include "tessera/data/template/chat.h"
+#include "tessera/data/tokenizer/frame_choice.h"
 #include "tessera/data/tokenizer/tokenizer.h"
 #include "tessera/formats/huggingface.h"
 #include "tessera/model/config.h"
 #include "tessera/model/config_position.h"
 #include "tessera/parallel/data/policy.h"
 #include "tessera/train/examine.h"
+#include "tessera/train/schedule.h"
 
 namespace tessera::train {
 namespace {
@@ -73,16 +75,17 @@ parallel::CausalLM make_model(const config::Recipe& recipe, const ModelPlan& pla
   return parallel::CausalLM::from_config(plan.spec, recipe.seed, setup, options, microbatches);
 }
 
-/// The recipe's tokenizer, else the dataset's, else the model's; none for data that brings its own tokens.
+/// The dataset's tokenizer, else the recipe's, else the model's; none for data that brings its own tokens.
 std::optional<data::Tokenizer> find_tokenizer(const config::Recipe& recipe, const config::Dataset& dataset, const ModelPlan& plan,
                                               const config::Environment& environment) {
-  const std::optional<config::Tokenizer>& named = dataset.tokenizer ? dataset.tokenizer : recipe.tokenizer;
-  if (named && !named->path.empty()) return data::load_tokenizer(on_disk(named->path, environment, "the tokenizer"));
+  const config::Tokenizer named = (dataset.tokenizer ? dataset.tokenizer : recipe.tokenizer).value_or(config::Tokenizer{});
+  const data::FrameChoice frame{.bos = named.add_bos_token, .eos = named.add_eos_token};
+  if (!named.path.empty()) return data::load_tokenizer(on_disk(named.path, environment, "the tokenizer"), frame);
   const bool has_own_tokens = dataset.kind == config::DatasetKind::MockIterable || dataset.kind == config::DatasetKind::MockUnpacked ||
                               dataset.kind == config::DatasetKind::MockPacked || dataset.kind == config::DatasetKind::Nanogpt ||
                               dataset.kind == config::DatasetKind::MegatronPretraining;
   if (has_own_tokens || !plan.directory) return std::nullopt;
-  return data::load_tokenizer(*plan.directory);
+  return data::load_tokenizer(*plan.directory, frame);
 }
 
 /// The dataset's template (a file, or the template itself), else the tokenizer's.
@@ -175,75 +178,6 @@ std::unique_ptr<data::Loader> make_loader(const config::LoadedRecipe& loaded, co
   }
 }
 
-std::int64_t total_steps(const config::StepScheduler& scheduler, std::int64_t steps_per_epoch) {
-  const std::int64_t by_epochs = scheduler.num_epochs * steps_per_epoch;
-  return scheduler.max_steps ? std::min(*scheduler.max_steps, by_epochs) : by_epochs;
-}
-
-// The recipe's enumerations and the scheduler's carry the same names; each layer keeps its own.
-optim::DecayStyle to_optim(config::DecayStyle style) {
-  switch (style) {
-    case config::DecayStyle::Constant:
-      return optim::DecayStyle::Constant;
-    case config::DecayStyle::Cosine:
-      return optim::DecayStyle::Cosine;
-    case config::DecayStyle::Linear:
-      return optim::DecayStyle::Linear;
-    case config::DecayStyle::InverseSquareRoot:
-      return optim::DecayStyle::InverseSquareRoot;
-    case config::DecayStyle::WSD:
-      return optim::DecayStyle::WSD;
-  }
-  TESSERA_ASSERT(false, "no such decay style");
-}
-optim::WsdDecayStyle to_optim(config::WsdDecayStyle style) {
-  switch (style) {
-    case config::WsdDecayStyle::Linear:
-      return optim::WsdDecayStyle::Linear;
-    case config::WsdDecayStyle::Cosine:
-      return optim::WsdDecayStyle::Cosine;
-    case config::WsdDecayStyle::Exponential:
-      return optim::WsdDecayStyle::Exponential;
-    case config::WsdDecayStyle::MinusSqrt:
-      return optim::WsdDecayStyle::MinusSqrt;
-  }
-  TESSERA_ASSERT(false, "no such decay style");
-}
-optim::WeightDecayStyle to_optim(config::WeightDecayStyle style) {
-  switch (style) {
-    case config::WeightDecayStyle::Constant:
-      return optim::WeightDecayStyle::Constant;
-    case config::WeightDecayStyle::Linear:
-      return optim::WeightDecayStyle::Linear;
-    case config::WeightDecayStyle::Cosine:
-      return optim::WeightDecayStyle::Cosine;
-  }
-  TESSERA_ASSERT(false, "no such decay style");
-}
-
-optim::Schedule make_schedule(const config::LoadedRecipe& loaded, std::int64_t steps) {
-  const config::Recipe& recipe = loaded.recipe;
-  if (!recipe.lr_scheduler) return optim::constant_schedule(recipe.optimizer.lr, recipe.optimizer.weight_decay);
-  const config::LrScheduler& s = *recipe.lr_scheduler;
-  optim::ScheduleRequest request{.decay_style = to_optim(s.lr_decay_style),
-                                 .warmup_steps = s.lr_warmup_steps,
-                                 .decay_steps = s.lr_decay_steps,
-                                 .init_lr = s.init_lr,
-                                 .max_lr = s.max_lr,
-                                 .min_lr = s.min_lr,
-                                 .wsd_decay_steps = s.wsd_decay_steps,
-                                 .start_weight_decay = s.start_wd,
-                                 .end_weight_decay = s.end_wd,
-                                 .weight_decay_steps = s.wd_incr_steps,
-                                 .weight_decay_style = to_optim(s.wd_incr_style)};
-  if (s.lr_wsd_decay_style) request.wsd_decay_style = to_optim(*s.lr_wsd_decay_style);
-  ProblemList problems;
-  const optim::Schedule schedule =
-      optim::make_schedule(request, recipe.optimizer.lr, recipe.optimizer.weight_decay, steps, config::where(loaded.tree, "lr_scheduler"), problems);
-  problems.throw_if_any();
-  return schedule;
-}
-
 optim::AdamOptions adam_options(const config::LoadedRecipe& loaded) {
   const config::Optimizer& optimizer = loaded.recipe.optimizer;
   optim::AdamOptions options{.kind = optimizer.kind == config::OptimizerKind::AdamW ? optim::AdamKind::AdamW : optim::AdamKind::Adam,
@@ -314,24 +248,19 @@ ModelPlan plan_model(const config::LoadedRecipe& loaded, const config::Environme
   return plan;
 }
 
-RecipeData build_recipe_data(const config::LoadedRecipe& loaded, const config::Environment& environment) {
-  const config::Recipe& recipe = loaded.recipe;
-  if (!recipe.dataset) {
-    std::vector<Problem> refused;
-    std::ranges::copy_if(loaded.unsupported, std::back_inserter(refused), [](const Problem& problem) { return problem.what.starts_with("dataset"); });
-    if (refused.empty())
-      refused.push_back({config::where(loaded.tree, "dataset"), "the recipe has no dataset", "training needs samples",
-                         "add a dataset section; docs/data.md lists the kinds"});
-    throw UserError(std::move(refused));
-  }
-  return make_data(loaded, plan_model(loaded, environment), environment, *recipe.dataset, "dataset", true);
+namespace {
+
+/// Runs what may name files of the recipe in its errors, which then show them as the recipe does.
+template <class Work>
+auto with_placeholders(const config::LoadedRecipe& loaded, const config::Environment& environment, const Work& work) try {
+  return work();
+} catch (const UserError& error) {
+  throw UserError(config::with_placeholders(error.problems(), loaded.tree, environment));
 }
 
-TrainingObjects build_objects(const config::LoadedRecipe& loaded, const config::Environment& environment, comm::Backend& backend) {
-  Examination examination = examine(loaded, environment, backend.world_size());
-  if (!examination.problems.empty()) throw UserError(std::move(examination.problems));
+TrainingObjects build_examined(const config::LoadedRecipe& loaded, const ModelPlan& plan, const config::Environment& environment,
+                               comm::Backend& backend) {
   const config::Recipe& recipe = loaded.recipe;
-  const ModelPlan& plan = *examination.plan;
   parallel::DistributedSetup setup = parallel::DistributedSetup::build(backend, recipe.distributed);
   const mesh::MeshContext& mesh = *setup.mesh;
   TrainingObjects objects{.plan = plan,
@@ -349,12 +278,36 @@ TrainingObjects build_objects(const config::LoadedRecipe& loaded, const config::
     objects.validation.push_back(
         {set.name, make_loader(loaded, plan, environment, {set.dataset, recipe.validation_dataloader, mesh, set.key, false})});
   objects.total_steps = total_steps(recipe.step_scheduler, objects.loader->steps_per_epoch());
-  objects.schedule = make_schedule(loaded, objects.total_steps);
+  ProblemList problems;
+  objects.schedule = make_schedule(loaded, objects.total_steps, problems);
+  problems.throw_if_any();
   objects.model = make_model(recipe, plan, objects.setup);
   objects.experts = make_expert_training(objects.model, recipe);
   objects.optimizer = std::make_unique<optim::Optimizer>(*objects.model.model.store, adam_options(loaded));
   objects.signature = checkpoint::model_signature(plan.spec, model::parameter_table(plan.spec));
   return objects;
+}
+
+}  // namespace
+
+RecipeData build_recipe_data(const config::LoadedRecipe& loaded, const config::Environment& environment) {
+  const config::Recipe& recipe = loaded.recipe;
+  if (!recipe.dataset) {
+    std::vector<Problem> refused;
+    std::ranges::copy_if(loaded.unsupported, std::back_inserter(refused), [](const Problem& problem) { return problem.what.starts_with("dataset"); });
+    if (refused.empty())
+      refused.push_back({config::where(loaded.tree, "dataset"), "the recipe has no dataset", "training needs samples",
+                         "add a dataset section; docs/data.md lists the kinds"});
+    throw UserError(std::move(refused));
+  }
+  return with_placeholders(loaded, environment,
+                           [&] { return make_data(loaded, plan_model(loaded, environment), environment, *recipe.dataset, "dataset", true); });
+}
+
+TrainingObjects build_objects(const config::LoadedRecipe& loaded, const config::Environment& environment, comm::Backend& backend) {
+  Examination examination = examine(loaded, environment, backend.world_size());
+  if (!examination.problems.empty()) throw UserError(std::move(examination.problems));
+  return with_placeholders(loaded, environment, [&] { return build_examined(loaded, *examination.plan, environment, backend); });
 }
 
 }  // namespace tessera::train

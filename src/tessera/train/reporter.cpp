@@ -12,7 +12,9 @@
 namespace tessera::train {
 
 Reporter::Reporter(const config::Recipe& recipe, bool speaks, std::int64_t first_step, std::int64_t total_steps)
-    : speaks_(speaks), tensorboard_every_(recipe.step_scheduler.log_remote_every_steps) {
+    : speaks_(speaks),
+      says_lines_(speaks && recipe.logging.level == config::LogLevel::Info),
+      tensorboard_every_(recipe.step_scheduler.log_remote_every_steps) {
   if (!speaks_) return;
   bar_.emplace("training", static_cast<std::uint64_t>(total_steps));
   const std::string directory = !recipe.logging.directory.empty() ? recipe.logging.directory
@@ -53,7 +55,7 @@ void Reporter::validation(const std::string& name, const StepMetrics& at, const 
 }
 
 void Reporter::say(const std::string& text) {
-  if (!speaks_) return;
+  if (!says_lines_) return;
   bar_->clear();
   log::line(std::string_view(text));
 }

@@ -20,11 +20,12 @@ class Reporter {
 
   void step(const StepMetrics& metrics);
   void validation(const std::string& name, const StepMetrics& at, const ValidationResult& result);
-  /// A line of its own, above the progress bar.
+  /// A line of its own, above the progress bar; nothing where logging.level asks for warnings only.
   void say(const std::string& text);
 
  private:
   bool speaks_;
+  bool says_lines_;
   std::optional<ProgressBar> bar_;
   std::int64_t tensorboard_every_;
   std::optional<JsonLines> training_, validation_;

@@ -155,7 +155,7 @@ class Run {
       for (const std::string& pattern : split(rank, '\n')) ++ranks_without[pattern];
     for (const auto& [pattern, num_ranks] : ranks_without)
       if (!pattern.empty() && num_ranks == stages.size())
-        log::warning("optimizer.param_group_overrides: no parameter's name matches \"{}\"", pattern);
+        log::warning("optimizer.param_group_overrides: \"{}\" changes nothing: earlier patterns or freeze_config have all that it matches", pattern);
   }
 
   void step(const data::StepBatches& batches, Reporter& reporter) {

@@ -26,10 +26,10 @@ Keys<L> dataloader_keys() {
       field("shuffle", &L::shuffle),
       field("batch_size", &L::batch_size, at_least(1)),
       field("num_workers", &L::num_workers, at_least(0)),
-      field("prefetch_factor", &L::prefetch_factor, at_least(1)),
+      inert<L>("prefetch_factor", Type::Int, "has no effect: microbatches are made two steps ahead"),
       field("drop_last", &L::drop_last),
       field("group_by_length", &L::group_by_length),
-      field("shuffle_buffer_size", &L::shuffle_buffer_size, at_least(1)),
+      inert<L>("shuffle_buffer_size", Type::Int, "has no effect: shuffling takes in the whole data set"),
       collate_fn(),
       choice("dataloader_type", &L::dataloader_type, Choices<MegatronOrder>{{"single", MegatronOrder::Single}, {"cyclic", MegatronOrder::Cyclic}}),
       // Properties of Python worker processes.
@@ -46,6 +46,11 @@ void read_dataloader(const Scope& scope, const Node& node, Dataloader& section) 
   if (is_null(node) || !check_type(scope, node, Type::Map)) return;
   read_target(scope, node, TargetKind::Dataloader);
   read_section(scope, node, dataloader_keys(), section);
+}
+
+void read_validation_dataloader(const Scope& scope, const Node& node, Dataloader& section) {
+  read_dataloader(scope, node, section);
+  if (section.drop_last) scope.child("drop_last").note("has no effect: a validation set is measured whole");
 }
 
 Keys<PackedSequence> packed_sequence_keys() {

@@ -57,7 +57,6 @@ struct Dataset {
 
   // Chat, AgentChat, Tulu3 (and chat_template for Squad)
   std::string chat_template;  ///< a file or the template itself; empty: the tokenizer's
-  std::string start_of_turn_token;
   bool mask_history = false;
   bool mask_reasoning_content = false;
   bool skip_invalid_samples = false;
@@ -120,10 +119,8 @@ struct Dataloader {
   std::optional<bool> shuffle;             ///< absent: true for training, false for validation
   std::optional<std::int64_t> batch_size;  ///< absent: step_scheduler.local_batch_size
   std::int64_t num_workers = 0;            ///< threads that tokenise and collate ahead; 0: chosen here
-  std::optional<std::int64_t> prefetch_factor;
   bool drop_last = false;
   bool group_by_length = false;
-  std::int64_t shuffle_buffer_size = 10'000;  ///< for datasets without a length
   Collate collate = Collate::Default;
   std::optional<std::int64_t> pad_seq_len_divisible;
   MegatronOrder dataloader_type = MegatronOrder::Single;

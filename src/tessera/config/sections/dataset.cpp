@@ -41,6 +41,8 @@ Key<D> tokenizer_key() {
           }};
 }
 
+Key<D> start_of_turn_token() { return inert<D>("start_of_turn_token", Type::String, "has no effect: what the assistant says is found without it"); }
+
 Key<D> limit(std::string name) { return field(std::move(name), &D::limit_dataset_samples, at_least(1)); }
 Key<D> seq_length(std::string name) { return field(std::move(name), &D::seq_length, at_least(1)); }
 
@@ -69,9 +71,9 @@ Keys<D> column_mapped_keys() {
                                 field("name", &D::name),
                                 field("answer_only_loss_mask", &D::answer_only_loss_mask),
                                 field("use_hf_chat_template", &D::use_hf_chat_template),
-                                field("start_of_turn_token", &D::start_of_turn_token),
+                                start_of_turn_token(),
                                 // Of the streamed variant.
-                                accepted<D>("repeat_on_exhaustion", Type::Bool),
+                                inert<D>("repeat_on_exhaustion", Type::Bool, "has no effect: step_scheduler says how many epochs there are"),
                                 refused<D>("delta_storage_options", Type::Any, kNo, "Delta Lake tables are not read; export them to Parquet"),
                                 refused<D>("delta_version", Type::Any, kNo, "Delta Lake tables are not read; export them to Parquet"),
                                 refused<D>("delta_sql_query", Type::Any, kNo, "Delta Lake tables are not read; export them to Parquet"),
@@ -106,7 +108,7 @@ Keys<D> chat_keys() {
                                 field("split", &D::split),
                                 field("name", &D::name),
                                 field("chat_template", &D::chat_template),
-                                field("start_of_turn_token", &D::start_of_turn_token),
+                                start_of_turn_token(),
                                 field("shuffle_seed", &D::shuffle_seed),
                                 field("mask_history", &D::mask_history),
                                 field("mask_reasoning_content", &D::mask_reasoning_content),
@@ -199,8 +201,8 @@ Keys<D> megatron_keys() {
       inert<D>("global_batch_size", Type::Int, std::string(schedule)),
       inert<D>("trainer_max_steps", Type::Int, std::string(schedule)),
       inert<D>("trainer_val_check_interval", Type::Int, std::string(schedule)),
-      accepted<D>("trainer_limit_val_batches", Type::Number),
-      accepted<D>("trainer_limit_test_batches", Type::Number),
+      inert<D>("trainer_limit_val_batches", Type::Number, "has no effect: a validation set is measured whole"),
+      inert<D>("trainer_limit_test_batches", Type::Number, "has no effect: there are no test runs"),
       refused<D>("object_storage_config", Type::Any, kNo, "data is read from local files"),
       tokenizer_key(),
       target_key<D>(),
@@ -327,7 +329,7 @@ std::string_view path_key(DatasetKind kind) {
     case DatasetKind::Text:
       return "paths";
     case DatasetKind::AgentChat:
-      return "dataset_name (or path)";
+      return "dataset_name";
     default:
       return "path_or_dataset_id";
   }
@@ -349,14 +351,15 @@ void check_agent_chat(const Scope& scope, const Node& node, const D& section) {
 void check_dataset(const Scope& scope, const Node& node, const D& section) {
   if (section.kind == DatasetKind::AgentChat) check_agent_chat(scope, node, section);
   if (needs_paths(section.kind) && section.paths.empty() && section.paths_per_split.empty()) {
-    scope.mistake(node, std::string(path_key(section.kind)) + " is missing", "it names the files or the hub data set", "");
+    scope.mistake(node, std::string(path_key(section.kind)) + " is missing", "it names the files or the hub data set",
+                  "add " + std::string(path_key(section.kind)) + ": FILE");
   }
   if (section.kind == DatasetKind::ColumnMapped && !node.find("column_mapping")) {
     scope.mistake(node, "column_mapping is missing", "it says which columns are question and answer",
                   "add column_mapping: {question: COLUMN, answer: COLUMN}");
   }
   if (section.kind == DatasetKind::Nanogpt && !section.seq_length)
-    scope.mistake(node, "seq_len is missing", "shards are cut into pieces of this length", "");
+    scope.mistake(node, "seq_len is missing", "shards are cut into pieces of this length", "add for example seq_len: 1024");
 }
 
 }  // namespace

@@ -50,8 +50,13 @@ Keys<MixedPrecisionPolicy> policy_keys() {
            }},
           field("reduce_dtype", &P::reduce_dtype),
           target_key<P>(),
-          // Logits and the loss are fp32 and inputs are token numbers, whatever these say.
-          accepted<P>("output_dtype", Type::Any),
+          {"output_dtype",
+           [](const Scope& scope, const Node& node, P&) {
+             DType dtype{};
+             if (is_null(node) || !read_value(scope, node, dtype) || dtype == DType::F32) return;
+             scope.note("has no effect: logits and the loss are float32");
+           }},
+          // Inputs are token numbers.
           accepted<P>("cast_forward_inputs", Type::Bool)};
 }
 
@@ -124,7 +129,8 @@ Key<D> scope_of_checkpointing() {
             const Node* items = node.is_sequence() ? node.items.data() : &node;
             for (std::size_t i = 0; i < names.size(); ++i) {
               const auto text_blocks = read_choice(scope, items[i], choices);
-              if (text_blocks && !*text_blocks) scope.unsupported(items[i], shown(scope, items[i]), kNo, "there are only text blocks");
+              if (text_blocks && !*text_blocks)
+                scope.unsupported(items[i], shown(scope, items[i]), kNo, "there are only text blocks", "use all, or leave it out");
             }
           }};
 }
@@ -173,11 +179,10 @@ Keys<D> megatron_fsdp_keys() {
       inert<D>("disable_bucketing", Type::Bool, "has no effect: a unit is what is gathered and reduced at once"),
       inert<D>("fsdp_double_buffer", Type::Bool, "has no effect: the next unit is gathered beside the one in use anyway"),
       inert<D>("megatron_fsdp_unit_modules", Type::Any, "has no effect: the units are the embedding, each block and the head"),
-      // Masters are always fp32, gradients are always checked, the loss is always per token.
-      accepted<D>("preserve_fp32_weights", Type::Bool),
-      accepted<D>("check_for_nan_in_grad", Type::Bool),
-      accepted<D>("report_nan_in_param_grad", Type::Bool),
-      accepted<D>("calculate_per_token_loss", Type::Bool),
+      always<D>("preserve_fp32_weights", "master weights are always fp32"),
+      always<D>("check_for_nan_in_grad", "gradients are always checked"),
+      always<D>("report_nan_in_param_grad", "the parameter is always named"),
+      always<D>("calculate_per_token_loss", "the loss is always divided by the number of labels of the whole step"),
       inert<D>("nccl_ub", Type::Bool, "has no effect: communication buffers are not registered with NCCL"),
       inert<D>("keep_fp8_transpose_cache", Type::Bool, "has no effect: nothing is kept in FP8"),
       inert<D>("init_fsdp_with_meta_device", Type::Bool, "has no effect: every rank only ever makes its own share"),
@@ -209,6 +214,34 @@ Keys<D> strategy_keys(Strategy strategy) {
   return {};
 }
 
+std::string_view name_of(Strategy strategy) {
+  return std::ranges::find(strategies(), strategy, &std::pair<std::string_view, Strategy>::second)->first;
+}
+
+bool has_key(const Keys<D>& keys, const std::string& name) { return std::ranges::find(keys, name, &Key<D>::name) != keys.end(); }
+
+/// The strategy other than `own` that has the key.
+std::optional<Strategy> other_strategy_with(const std::string& key, Strategy own) {
+  for (const Strategy other : {Strategy::Fsdp2, Strategy::MegatronFsdp, Strategy::Ddp})
+    if (other != own && has_key(strategy_keys(other), key)) return other;
+  return std::nullopt;
+}
+
+/// The section without the keys of other strategies, which are mistakes but not unknown.
+Node without_foreign_keys(const Scope& scope, const Node& node, const Keys<D>& known, Strategy own) {
+  Node rest = node;
+  std::erase_if(rest.entries, [&](const Entry& entry) {
+    const auto other = has_key(known, entry.key) ? std::nullopt : other_strategy_with(entry.key, own);
+    if (!other) return false;
+    ++scope.findings.num_unknown_keys;
+    scope.child(entry.key).mistake(entry.value, "is no key of strategy " + std::string(name_of(own)),
+                                   "it belongs to strategy " + std::string(name_of(*other)),
+                                   "leave it out, or use strategy " + std::string(name_of(*other)));
+    return true;
+  });
+  return rest;
+}
+
 bool read_strategy(const Scope& scope, const Node& node, D& section) {
   if (const Node* name = node.find("strategy"); name && !is_null(*name)) {
     const auto strategy = read_choice(scope.child("strategy"), *name, strategies());
@@ -237,7 +270,8 @@ void note_sections_without_ranks(const Scope& scope, const D& section) {
 
 void read_distributed(const Scope& scope, const Node& node, Distributed& section) {
   if (is_null(node) || !check_type(scope, node, Type::Map) || !read_strategy(scope, node, section)) return;
-  read_section(scope, node, common_keys() + strategy_keys(section.strategy), section);
+  const Keys<D> keys = common_keys() + strategy_keys(section.strategy);
+  read_section(scope, without_foreign_keys(scope, node, keys, section.strategy), keys, section);
   note_sections_without_ranks(scope, section);
 }
 
@@ -245,11 +279,10 @@ Keys<DistEnv> dist_env_keys() {
   using E = DistEnv;
   return {
       {"backend",
-       [](const Scope& scope, const Node& node, E& section) {
-         // "nccl" stands in nearly every recipe; on a machine without GPUs ranks talk MPI all the same.
-         static const Choices<std::string_view> choices = {{"nccl", "nccl"}, {"gloo", "mpi"}, {"mpi", "mpi"}, {"cpu:gloo,cuda:nccl", ""}};
+       [](const Scope& scope, const Node& node, E&) {
+         static const Choices<bool> is_ours = {{"nccl", false}, {"gloo", false}, {"mpi", false}, {"cpu:gloo,cuda:nccl", true}};
          if (is_null(node)) return;
-         if (const auto value = read_choice(scope, node, choices)) section.backend = *value;
+         if (read_choice(scope, node, is_ours) == false) scope.note("has no effect: ranks on GPUs talk NCCL, ranks on CPUs MPI");
        }},
       field("timeout_minutes", &E::timeout_minutes, above(0)),
   };

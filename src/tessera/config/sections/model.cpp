@@ -228,10 +228,11 @@ Keys<MoeOverrides> moe_override_keys() {
   using M = MoeOverrides;
   return Keys<M>{field("aux_loss_coeff", &M::aux_loss_coeff, at_least(0)),
                  choice("aux_loss_scope", &M::aux_loss_by_microbatch, Choices<bool>{{"sequence", false}, {"microbatch", true}}),
-                 field("z_loss_coeff", &M::z_loss_coeff, at_least(0)), field("capacity_factor", &M::capacity_factor, above(0)),
-                 field("gate_bias_update_factor", &M::gate_bias_update_factor, at_least(0)), field("train_gate", &M::train_gate),
-                 // Weights of experts are always fp32.
-                 accepted<M>("router_weights_fp32", Type::Bool)} +
+                 field("z_loss_coeff", &M::z_loss_coeff, at_least(0)),
+                 field("capacity_factor", &M::capacity_factor, above(0)),
+                 field("gate_bias_update_factor", &M::gate_bias_update_factor, at_least(0)),
+                 field("train_gate", &M::train_gate),
+                 always<M>("router_weights_fp32", "weights of experts are always fp32")} +
          model_mathematics();
 }
 
@@ -244,7 +245,8 @@ Keys<S> common_model_keys() {
       torch_dtype("dtype"),
       backend_key(),
       section("moe_overrides", &S::moe_overrides, moe_override_keys()),
-      field("mtp_loss_scaling_factor", &S::mtp_loss_scaling_factor, at_least(0)),
+      // Read by note_further_tokens.
+      accepted<S>("mtp_loss_scaling_factor", Type::Number),
       inert<S>("attn_implementation", Type::String, "has no effect: there is one attention, which honours windows, soft caps and documents"),
       accepted<S>("_attn_implementation", Type::String),
       inert<S>("trust_remote_code", Type::Bool, "has no effect: Tessera runs no code that comes with a model"),
@@ -274,8 +276,17 @@ void take_aux_loss_coefficient(const Scope& scope, const Node& node, S& model) {
   const auto coefficient = model.config.find("router_aux_loss_coef");
   if (model.moe_overrides.aux_loss_coeff || coefficient == model.config.end() || coefficient->is_null()) return;
   if (!coefficient->is_number() || coefficient->get<double>() < 0.0)
-    return scope.mistake(node, "router_aux_loss_coef is not a number of at least 0", "it is the coefficient of the balance loss");
+    return scope.mistake(node, "router_aux_loss_coef is not a number of at least 0", "it is the coefficient of the balance loss",
+                         "use for example 0.001, or leave it out");
   model.moe_overrides.aux_loss_coeff = coefficient->get<double>();
+}
+
+/// Said once, whichever keys ask for it.
+void note_further_tokens(const Scope& scope, const Node& node, const S& model) {
+  const Node* factor = node.find("mtp_loss_scaling_factor");
+  const auto layers = model.config.find("num_nextn_predict_layers");
+  const bool asked = layers != model.config.end() && layers->is_number() && layers->get<double>() > 0;
+  if (asked || (factor && as_double(*factor).value_or(0) > 0)) scope.note("layers that predict further tokens are left out");
 }
 
 void require_source(const Scope& scope, const Node& node, const S& model) {
@@ -301,6 +312,7 @@ void read_model(const Scope& scope, const Node& node, Model& section) {
   read_section(scope, node, common_model_keys() + config_field_keys(), section);
   if (kind == ModelTarget::Gpt2Builder && section.config.contains("n_ctx")) section.config["n_positions"] = section.config["n_ctx"];
   take_aux_loss_coefficient(scope, node, section);
+  note_further_tokens(scope, node, section);
   require_source(scope, node, section);
 }
 

@@ -46,15 +46,13 @@ struct Model {
   std::optional<DType> torch_dtype;
   ModelBackend backend;
   MoeOverrides moe_overrides;
-  /// Weight of the multi-token-prediction loss; only read by models that have such layers.
-  double mtp_loss_scaling_factor = 0.1;
 };
 
 /// A tokenizer named in the recipe (`tokenizer`, `dataset.tokenizer`). Without one the model's directory is used.
 struct Tokenizer {
-  std::string path;  ///< directory, tokenizer file, or hub name; empty: the model's
-  std::optional<bool> add_bos_token;
-  std::optional<bool> add_eos_token;
+  std::string path;                   ///< directory, tokenizer file, or hub name; empty: the model's
+  std::optional<bool> add_bos_token;  ///< whether BOS stands before a text; absent: as the tokenizer's own files say
+  std::optional<bool> add_eos_token;  ///< the same of EOS after it
 };
 
 }  // namespace tessera::config

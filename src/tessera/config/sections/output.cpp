@@ -52,14 +52,19 @@ Keys<Checkpoint> checkpoint_keys() {
       field("restore_optimizer", &C::restore_optimizer),
       choice("verify", &C::verify,
              Choices<CheckpointVerify>{{"full", CheckpointVerify::Full}, {"sizes", CheckpointVerify::Sizes}, {"off", CheckpointVerify::Off}}),
-      field("skip_task_head_prefixes_for_base_model", &C::skip_task_head_prefixes_for_base_model),
+      {"skip_task_head_prefixes_for_base_model",
+       [](const Scope& scope, const Node& node, C&) {
+         std::vector<std::string> prefixes;
+         if (is_null(node) || !read_value(scope, node, prefixes) || prefixes.empty()) return;
+         scope.note("has no effect: causal language models are loaded with their heads");
+       }},
       refused<C>("allow_legacy_pickle_restore", Type::Bool, kNo, "Tessera reads no pickles"),
       refused<C>("diffusers_compatible", Type::Bool, kNo, "checkpoints have the file names of transformers"),
       inert<C>("dequantize_base_checkpoint", Type::Bool, "has no effect: quantised weights are always expanded when they are loaded"),
       inert<C>("v4_compatible", Type::Bool, "has no effect: config.json is saved as it was loaded"),
       inert<C>("wait_for_staging", Type::Bool, std::string(memory)),
       inert<C>("cpu_offload", Type::Bool, std::string(memory)),
-      accepted<C>("staging_dir", Type::String),
+      inert<C>("staging_dir", Type::String, "has no effect: checkpoints are staged in memory, and written where they stay"),
       accepted<C>("single_rank_consolidation", Type::Bool),
       accepted<C>("consolidation_timeout_minutes", Type::Number),
       accepted<C>("model_cache_dir", Type::String),
@@ -87,9 +92,13 @@ Keys<Logging> logging_keys() {
   return {
       {"level",
        [](const Scope& scope, const Node& node, L& section) {
-         static const Choices<std::string_view> choices = {{"debug", "debug"}, {"info", "info"}, {"warning", "warning"}, {"error", "error"}};
+         static const Choices<LogLevel> choices = {
+             {"debug", LogLevel::Info}, {"info", LogLevel::Info}, {"warning", LogLevel::Warning}, {"error", LogLevel::Error}};
          if (is_null(node)) return;
-         if (const auto level = read_choice(scope, node, choices)) section.level = *level;
+         const auto level = read_choice(scope, node, choices);
+         if (!level) return;
+         section.level = *level;
+         if (normalized_choice(node.text) == "debug") scope.note("debug tells no more than info");
        }},
       field("directory", &L::directory),
       field("tensorboard", &L::tensorboard),
@@ -101,7 +110,14 @@ Keys<FreezeConfig> freeze_config_keys() {
   return {
       field("freeze_embeddings", &F::freeze_embeddings),
       field("freeze_language_model", &F::freeze_language_model),
-      field("patterns", &F::patterns),
+      {"patterns",
+       [](const Scope& scope, const Node& node, F& section) {
+         if (is_null(node) || !read_value(scope, node, section.patterns)) return;
+         for (std::size_t i = 0; i < section.patterns.size(); ++i) {
+           const bool single = node.is_scalar();
+           read_regular_expression(single ? scope : scope.child(std::to_string(i)), single ? node : node.items[i], section.patterns[i]);
+         }
+       }},
       // Towers that a text model does not have.
       accepted<F>("freeze_vision_tower", Type::Bool),
       accepted<F>("freeze_audio_tower", Type::Bool),
@@ -114,7 +130,8 @@ void read_peft(const Scope& scope, const Node& node, Peft& section) {
   if (!check_type(scope, node, Type::Map)) return;
   const Target* target = node.find("_target_") ? read_target(scope, node, TargetKind::Peft) : find_target(TargetKind::Peft, "lora");
   if (!target) return;
-  if (!node.find("_target_") && target->support != Support::Supported) scope.unsupported(node, "", target->support, std::string(target->reason));
+  if (!node.find("_target_") && target->support != Support::Supported)
+    scope.unsupported(node, "", target->support, std::string(target->reason), "remove the section");
   const Keys<P> keys = {
       field("target_modules", &P::target_modules),
       field("exclude_modules", &P::exclude_modules),

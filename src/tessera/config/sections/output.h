@@ -22,13 +22,15 @@ struct Checkpoint {
   std::string restore_from;                            ///< LATEST, LOWEST_VAL, a name in checkpoint_dir, or a path; empty: LATEST if there is one
   bool restore_optimizer = true;
   CheckpointVerify verify = CheckpointVerify::Sizes;
-  std::vector<std::string> skip_task_head_prefixes_for_base_model;
 };
+
+/// From where on messages are shown: `warning` leaves out notes and the lines of steps, `error` warnings too.
+enum class LogLevel : std::uint8_t { Info, Warning, Error };
 
 /// `logging`.
 struct Logging {
-  std::string level = "info";  ///< debug, info, warning, error
-  std::string directory;       ///< training.jsonl and the like; empty: checkpoint_dir
+  LogLevel level = LogLevel::Info;
+  std::string directory;  ///< training.jsonl and the like; empty: checkpoint_dir
   bool tensorboard = true;
 };
 

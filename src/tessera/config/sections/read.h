@@ -32,6 +32,7 @@ void read_distributed(const Scope& scope, const Node& node, Distributed& section
 /// False when the dataset's kind is unknown or not one that Tessera describes; `section` is then unusable.
 bool read_dataset(const Scope& scope, const Node& node, Dataset& section);
 void read_dataloader(const Scope& scope, const Node& node, Dataloader& section);
+void read_validation_dataloader(const Scope& scope, const Node& node, Dataloader& section);
 void read_checkpoint(const Scope& scope, const Node& node, Checkpoint& section);
 void read_peft(const Scope& scope, const Node& node, Peft& section);
 

@@ -12,8 +12,8 @@ Key<StepScheduler> preemption_signal() {
             if (!read_value(scope, node, names)) return;
             for (const std::string& name : names) {
               if (name == "SIGTERM" || name == "SIGINT" || name == "15" || name == "2") continue;
-              scope.unsupported(node, shown(scope, node), Support::NotSupported,
-                                "SIGTERM and SIGINT save and stop; other signals keep their meaning");
+              scope.unsupported(node, shown(scope, node), Support::NotSupported, "SIGTERM and SIGINT save and stop; other signals keep their meaning",
+                                "use SIGTERM, or leave it out");
             }
           }};
 }
@@ -31,7 +31,7 @@ Keys<StepScheduler> step_scheduler_keys() {
       field("val_every_steps", &S::val_every_steps, at_least(1)),
       field("save_checkpoint_every_epoch", &S::save_checkpoint_every_epoch),
       field("log_remote_every_steps", &S::log_remote_every_steps, at_least(1)),
-      field("loss_average_window_steps", &S::loss_average_window_steps, at_least(1)),
+      inert<S>("loss_average_window_steps", Type::Int, "has no effect: the log has each step's own loss"),
       inert<S>("gc_every_steps", Type::Int, "has no effect: memory is freed as it falls out of use"),
       refused<S>("start_step", Type::Int, Support::NotSupported, "a run continues with checkpoint.restore_from"),
       refused<S>("start_epoch", Type::Int, Support::NotSupported, "a run continues with checkpoint.restore_from"),
@@ -89,7 +89,7 @@ void read_lr_scheduler(const Scope& scope, const Node& node, LrScheduler& sectio
                   "decay begins after warm-up", "lower lr_warmup_steps");
   }
   if (section.start_wd && section.end_wd && *section.end_wd < *section.start_wd) {
-    scope.mistake(node, "end_wd is below start_wd", "weight decay may grow during training, not fall", "");
+    scope.mistake(node, "end_wd is below start_wd", "weight decay may grow during training, not fall", "exchange them, or give both the same value");
   }
   if (section.wd_incr_style == WeightDecayStyle::Constant && section.start_wd != section.end_wd) {
     scope.mistake(node, "start_wd and end_wd differ but wd_incr_style is constant", "a constant weight decay has one value",
@@ -108,18 +108,26 @@ Key<Optimizer> decay_switch(std::string name) {
           }};
 }
 
+Key<ParamGroupOverride> regular_expression(std::string name, std::string ParamGroupOverride::* member) {
+  return {std::move(name), [member](const Scope& scope, const Node& node, ParamGroupOverride& group) {
+            if (!is_null(node)) read_regular_expression(scope, node, group.*member);
+          }};
+}
+
 Key<Optimizer> group_overrides() {
   return {"param_group_overrides", [](const Scope& scope, const Node& node, Optimizer& section) {
             if (is_null(node) || !check_type(scope, node, Type::List)) return;
-            const Keys<ParamGroupOverride> keys = {field("pattern", &ParamGroupOverride::pattern),
+            const Keys<ParamGroupOverride> keys = {regular_expression("pattern", &ParamGroupOverride::pattern),
                                                    field("lr_mult", &ParamGroupOverride::lr_mult, at_least(0)),
                                                    field("wd_mult", &ParamGroupOverride::wd_mult, at_least(0))};
             for (std::size_t i = 0; i < node.items.size(); ++i) {
               const Scope item = scope.child(std::to_string(i));
               ParamGroupOverride group;
               read_section(item, node.items[i], keys, group);
-              if (group.pattern.empty())
-                item.mistake(node.items[i], "has no pattern", "a group is chosen by a regular expression over parameter names", "");
+              const Node* pattern = node.items[i].find("pattern");
+              if (!pattern || is_null(*pattern) || (pattern->is_scalar() && pattern->text.empty()))
+                item.mistake(node.items[i], "has no pattern", "a group is chosen by a regular expression over parameter names",
+                             "add for example pattern: norm");
               section.param_group_overrides.push_back(std::move(group));
             }
           }};
@@ -185,8 +193,8 @@ Keys<Optimizer> optimizer_keys(const Target& target) {
                            {"bias_correction",
                             [](const Scope& scope, const Node& node, Optimizer&) {
                               if (!check_type(scope, node, Type::Bool) || as_bool(node) != false) return;
-                              scope.unsupported(node, shown(scope, node), Support::NotSupported,
-                                                "Adam's moments are always corrected for their bias");
+                              scope.unsupported(node, shown(scope, node), Support::NotSupported, "Adam's moments are always corrected for their bias",
+                                                "leave it out");
                             }},
                            refused<Optimizer>("amsgrad", Type::Bool, Support::NotSupported, "plain AdamW and Adam are what runs")};
   }
@@ -222,19 +230,27 @@ Key<Loss> summed_reduction() {
   return {"reduction", [](const Scope& scope, const Node& node, Loss&) {
             if (!check_type(scope, node, Type::String) || is_null(node) || node.text == "sum") return;
             scope.unsupported(node, shown(scope, node), Support::NotSupported,
-                              "the loss is summed and divided by the number of valid labels of the whole step");
+                              "the loss is summed and divided by the number of valid labels of the whole step", "leave it out, or use sum");
+          }};
+}
+
+Key<Loss> ignore_index() {
+  return {"ignore_index", [](const Scope& scope, const Node& node, Loss&) {
+            std::int64_t index = 0;
+            if (is_null(node) || !read_value(scope, node, index) || index == -100) return;
+            scope.unsupported(node, shown(scope, node), Support::NotSupported, "positions without a label are -100 in every dataset here",
+                              "leave it out");
           }};
 }
 
 Keys<Loss> loss_keys(LossKind kind) {
-  Keys<Loss> keys = {field("ignore_index", &Loss::ignore_index), summed_reduction(), target_key<Loss>()};
+  Keys<Loss> keys = {ignore_index(), summed_reduction(), target_key<Loss>()};
   switch (kind) {
     case LossKind::MaskedCrossEntropy:
-      // Softmax and loss are in fp32 whatever this says.
-      keys.push_back(accepted<Loss>("fp32_upcast", Type::Bool));
+      keys.push_back(always<Loss>("fp32_upcast", "softmax and loss are always fp32"));
       break;
     case LossKind::ChunkedCrossEntropy:
-      keys.push_back(field("chunk_len", &Loss::chunk_len, at_least(1)));
+      keys.push_back(inert<Loss>("chunk_len", Type::Int, "has no effect: how many tokens' logits are held at once is chosen here"));
       keys.push_back(accepted<Loss>("compile", Type::Bool));
       break;
     case LossKind::FusedLinearCrossEntropy:
@@ -265,7 +281,7 @@ Keys<ClipGradNorm> clip_grad_norm_keys() {
       {"norm_type",
        [](const Scope& scope, const Node& node, S&) {
          if (!check_type(scope, node, Type::Number) || is_null(node) || as_double(node) == 2.0) return;
-         scope.unsupported(node, shown(scope, node), Support::NotSupported, "gradients are clipped by their 2-norm");
+         scope.unsupported(node, shown(scope, node), Support::NotSupported, "gradients are clipped by their 2-norm", "use 2.0, or leave it out");
        }},
       accepted<S>("foreach", Type::Bool),
   };

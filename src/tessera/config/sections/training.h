@@ -8,17 +8,18 @@
 
 namespace tessera::config {
 
+inline constexpr std::int64_t kDefaultNumEpochs = 10;
+
 /// `step_scheduler`. Counts of steps are optimizer steps; absent means as the comment says.
 struct StepScheduler {
-  std::int64_t global_batch_size = 32;  ///< samples per optimizer step over all ranks
-  std::int64_t local_batch_size = 1;    ///< samples per microbatch and rank
-  std::int64_t num_epochs = 10;
-  std::optional<std::int64_t> max_steps;               ///< absent: num_epochs decides
-  std::optional<std::int64_t> ckpt_every_steps = 100;  ///< absent (null): once per epoch
-  std::optional<std::int64_t> val_every_steps;         ///< absent: no validation by steps
+  std::int64_t global_batch_size = 32;                         ///< samples per optimizer step over all ranks
+  std::int64_t local_batch_size = 1;                           ///< samples per microbatch and rank
+  std::optional<std::int64_t> num_epochs = kDefaultNumEpochs;  ///< null: as many as max_steps takes, or the default without max_steps
+  std::optional<std::int64_t> max_steps;                       ///< absent: num_epochs decides
+  std::optional<std::int64_t> ckpt_every_steps = 100;          ///< absent (null): once per epoch
+  std::optional<std::int64_t> val_every_steps;                 ///< absent: no validation by steps
   bool save_checkpoint_every_epoch = true;
   std::int64_t log_remote_every_steps = 1;  ///< TensorBoard
-  std::int64_t loss_average_window_steps = 50;
 };
 
 enum class OptimizerKind : std::uint8_t {
@@ -68,16 +69,14 @@ struct LrScheduler {
   bool use_checkpoint_opt_param_scheduler = true;  ///< on resume: the checkpoint's values are taken
 };
 
-/// Which loss the recipe names. All of them are the cross-entropy summed over valid labels and divided by their global number;
-/// the kind only chooses how the logits are held.
+/// Which loss the recipe names. All of them are the cross-entropy summed over valid labels and divided by their global number, computed by the one
+/// operator that holds the logits of a chunk of tokens at a time; the kind only says which keys the section may have.
 enum class LossKind : std::uint8_t { MaskedCrossEntropy, ChunkedCrossEntropy, FusedLinearCrossEntropy, TEParallelCrossEntropy };
 
 /// `loss_fn`.
 struct Loss {
   LossKind kind = LossKind::MaskedCrossEntropy;
-  std::int64_t ignore_index = -100;
-  std::optional<std::int64_t> chunk_len;  ///< tokens of logits held at once
-  double logit_softcapping = 0.0;         ///< 0: none, or the model's own
+  double logit_softcapping = 0.0;  ///< 0: none, or the model's own
 };
 
 /// `clip_grad_norm`. Absent max_norm (null): gradients are not clipped, the norm is still reported.

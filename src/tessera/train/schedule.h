@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "tessera/config/recipe.h"
+#include "tessera/core/error.h"
+#include "tessera/optim/schedule.h"
+
+namespace tessera::train {
+
+/// Steps of a run whose epochs have `steps_per_epoch`: max_steps or num_epochs of them, whichever ends first; without num_epochs max_steps alone.
+std::int64_t total_steps(const config::StepScheduler& scheduler, std::int64_t steps_per_epoch);
+/// The most steps that a run can have, as far as the recipe alone tells: max_steps, and the epochs of random data, whose size it says.
+std::optional<std::int64_t> most_steps(const config::Recipe& recipe);
+
+/// The recipe's schedule over so many steps. Adds what cannot be to `problems`.
+optim::Schedule make_schedule(const config::LoadedRecipe& loaded, std::int64_t steps, ProblemList& problems);
+
+}  // namespace tessera::train
