@@ -143,7 +143,7 @@ TEST_F(Remedies, OfRecipesNameTheirLineAndKey) {
   EXPECT_THAT(refusal({"train", path, "--lr_scheduler.min_lr=-1"}, "lr_scheduler.min_lr is negative (-1)"),
               HasSubstr("set lr_scheduler.min_lr to 0 or more"));
   refusal({"train", path, "--lr_scheduler.init_lr=1"}, "lr_scheduler.init_lr (1) is above max_lr");
-  refusal({"train", path, "--dataset.vocab_size=81"}, "recipe.yaml:6: dataset: vocab_size: 81 does not fit");
+  refusal({"train", path, "--dataset.vocab_size=81"}, "command line: dataset.vocab_size: 81 does not fit");
   refusal({"train", path, "--dataloader.drop_last=true", "--step_scheduler.global_batch_size=8"}, "recipe.yaml:6: dataset: drop_last leaves nothing");
 }
 

@@ -227,8 +227,9 @@ std::string normalized_choice(std::string_view name) {
 void report_unknown_choice(const Scope& scope, const Node& node, std::span<const std::string> names) {
   std::string list;
   for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
-  const std::string near = node.is_scalar() ? did_you_mean(node.text, names) : "";
-  scope.mistake(node, "unknown value " + shown(scope, node), "one of " + list, near.empty() ? "use one of these, or leave it out" : near);
+  const std::string otherwise = "use one of these, or leave it out";
+  scope.mistake(node, "unknown value " + shown(scope, node), "one of " + list,
+                node.is_scalar() ? did_you_mean(node.text, names, otherwise) : otherwise);
 }
 
 void report_unknown_key(const Scope& scope, const Entry& entry, std::span<const std::string> known) {
@@ -239,11 +240,10 @@ void report_unknown_key(const Scope& scope, const Entry& entry, std::span<const 
     if (!name.starts_with('_')) list += (list.empty() ? "" : ", ") + name;
   }
   const std::string section = scope.path.empty() ? "a recipe" : scope.path;
-  const std::string near = did_you_mean(entry.key, known);
   ++scope.findings.num_unknown_keys;
   scope.findings.mistakes.add({to_string(entry.position), scope.child(entry.key).path + ": unknown key",
                                known.size() <= longest_list ? section + " has " + list : "",
-                               near.empty() ? "remove it; no key of " + section + " resembles it" : near});
+                               did_you_mean(entry.key, known, "remove it; no key of " + section + " resembles it")});
 }
 
 const Target* read_target(const Scope& scope, const Node& node, TargetKind kind) {

@@ -243,9 +243,8 @@ void check_best_metric(const Scope& scope, const Node& tree) {
   std::string list;
   for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
   if (!given) return at.note("LOWEST_VAL is not kept: no validation set is named default; choose among " + list);
-  const std::string near = did_you_mean(wanted, names);
   at.mistake(*key, "unknown validation set " + shown(at, *key), "the validation sets are " + list + " (validation_dataset is default)",
-             near.empty() ? "use one of these" : near);
+             did_you_mean(wanted, names, "use one of these"));
 }
 
 /// What reading gathers: the typed recipe, what was found, and which sections have mistakes.
