@@ -235,8 +235,9 @@ TEST_F(CheckPretrained, FieldsOfTheModelAreNamedWithTheirLine) {
   test::write_file(model_ / "config.json", text);
   const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(text.find("\"n_head\"")), '\n');
   const std::string path = (model_ / "config.json").string();
-  EXPECT_EQ(mistakes(), "error: " + path + ":" + std::to_string(line) + ": n_head is 0, not a positive integer\n");
-  EXPECT_EQ(mistakes({"--model.config.n_head=-1"}), "error: command line: n_head is -1, not a positive integer\n");
+  const std::string fix = "  fix:  correct it, or take its value from the model's published config.json\n";
+  EXPECT_EQ(mistakes(), "error: " + path + ":" + std::to_string(line) + ": n_head is 0, not a positive integer\n" + fix);
+  EXPECT_EQ(mistakes({"--model.config.n_head=-1"}), "error: command line: n_head is -1, not a positive integer\n" + fix);
 }
 
 TEST_F(CheckPretrained, MissingAndTruncatedWeightsAreFound) {

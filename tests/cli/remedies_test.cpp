@@ -40,7 +40,7 @@ Words errors_without_fix(const std::string& said) {
   return found;
 }
 
-TEST(Remedies, AnErrorWithoutAFixIsFound) {
+TEST(ErrorsWithoutFix, AreFound) {
   EXPECT_THAT(errors_without_fix("error: a: x\n  rule: r\nerror: b: y\n  fix:  f\nerror: c: z"), testing::ElementsAre("error: a: x", "error: c: z"));
 }
 
@@ -62,7 +62,7 @@ class Remedies : public testing::Test {
   std::string model(const std::string& name, const Json& changes) const {
     const std::filesystem::path golden = test::test_data("goldens/qwen3");
     std::filesystem::create_directory(directory_ / name);
-    std::filesystem::copy_file(golden / "model.safetensors", directory_ / name + "/model.safetensors");
+    std::filesystem::copy_file(golden / "model.safetensors", directory_ / (name + "/model.safetensors"));
     Json config = read_json_file(golden / "config.json");
     config.merge_patch(changes);
     write(name + "/config.json", config.dump(1));
@@ -82,7 +82,7 @@ TEST_F(Remedies, OfPathsAndKindsOfFiles) {
   refusal({"convert", directory_ / "absent", directory_ / "out"}, "no such file or directory");
   refusal({"convert", directory_.path().string(), directory_ / "out"}, "has no config.json");
   refusal({"checkpoint", "list", directory_ / "absent"}, "no such directory");
-  refusal({"checkpoint", "prune", directory_ / "absent"}, "no such directory");
+  refusal({"checkpoint", "prune", directory_ / "absent", "--keep", "1"}, "no such directory");
   refusal({"checkpoint", "inspect", directory_.path().string()}, "not a complete checkpoint");
 }
 
@@ -98,8 +98,8 @@ TEST_F(Remedies, OfModels) {
   convert("activation", {{"hidden_act", "relu6"}}, "hidden_act: \"relu6\" is not supported");
   EXPECT_THAT(convert("rope", {{"rope_scaling", {{"rope_type", "mrope"}}}}, "rope_scaling.rope_type"), HasSubstr("copy rope_scaling"));
   convert("rope-factor", {{"rope_scaling", {{"rope_type", "linear"}}}}, "rope_scaling.factor is missing");
-  convert("other-weights", {{"num_hidden_layers", 1}}, "not part of the model");
-  convert("more-weights", {{"num_hidden_layers", 30}}, "missing");
+  convert("other-weights", {{"num_hidden_layers", 1}, {"layer_types", nullptr}}, "not part of the model");
+  convert("more-weights", {{"num_hidden_layers", 30}, {"layer_types", nullptr}}, "missing");
   convert("other-shapes", {{"intermediate_size", 8}}, "of another shape than config.json says");
 }
 
@@ -124,7 +124,6 @@ TEST_F(Remedies, OfData) {
   inspect("empty.jsonl", "", "holds no records");
   inspect("list.jsonl", "[1]\n", "not an object");
   inspect("twice.csv", "a,a\n1,2\n", "column 'a' is there twice");
-  inspect("quotes.csv", "a,b\n1,2\"3\"\n", "a quotation mark in its middle");
 }
 
 TEST_F(Remedies, OfSchedulesAndOptions) {
@@ -140,8 +139,7 @@ TEST_F(Remedies, OfSchedulesAndOptions) {
 
 TEST_F(Remedies, OfRecipesNameTheirLineAndKey) {
   const std::string path = recipe();
-  EXPECT_THAT(refusal({"train", path, "--lr_scheduler.min_lr=-1"}, "lr_scheduler.min_lr is negative (-1)"),
-              HasSubstr("set lr_scheduler.min_lr to 0 or more"));
+  EXPECT_THAT(refusal({"train", path, "--lr_scheduler.min_lr=-1"}, "lr_scheduler.min_lr: -1 is out of range"), HasSubstr("use 0 or more"));
   refusal({"train", path, "--lr_scheduler.init_lr=1"}, "lr_scheduler.init_lr (1) is above max_lr");
   refusal({"train", path, "--dataset.vocab_size=81"}, "command line: dataset.vocab_size: 81 does not fit");
   refusal({"train", path, "--dataloader.drop_last=true", "--step_scheduler.global_batch_size=8"}, "recipe.yaml:6: dataset: drop_last leaves nothing");

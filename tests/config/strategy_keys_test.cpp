@@ -46,7 +46,7 @@ TEST(StrategyKeys, AreReadNotedRefusedOrMistakes) {
       {"autocast_dtype", "bfloat16", "read", "mistake", "read"},
       {"activation_checkpointing_scope", "[all, language]", "read", "mistake", "read"},
       {"enable_async_tensor_parallel", "true", "read", "mistake", "mistake"},
-      {"tp_plan", "{embed_tokens: rowwise}", "read", "mistake", "mistake"},
+      {"tp_plan", "{embed_tokens: rowwise}", "read", "read", "read"},
       {"mp_policy", "{reduce_dtype: float32}", "read", "mistake", "mistake"},
       {"offload_policy", "{_target_: torch.distributed.fsdp.CPUOffloadPolicy}", "noted", "mistake", "mistake"},
       {"defer_fsdp_grad_sync", "false", "read", "mistake", "mistake"},

@@ -280,7 +280,8 @@ Keys<ClipGradNorm> clip_grad_norm_keys() {
       field("max_norm", &S::max_norm, above(0)),
       {"norm_type",
        [](const Scope& scope, const Node& node, S&) {
-         if (!check_type(scope, node, Type::Number) || is_null(node) || as_double(node) == 2.0) return;
+         const bool largest = node.is_scalar() && node.text == "inf";  // a word in YAML, torch's name of the norm
+         if (!largest && (!check_type(scope, node, Type::Number) || is_null(node) || as_double(node) == 2.0)) return;
          scope.unsupported(node, shown(scope, node), Support::NotSupported, "gradients are clipped by their 2-norm", "use 2.0, or leave it out");
        }},
       accepted<S>("foreach", Type::Bool),
