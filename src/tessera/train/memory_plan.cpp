@@ -132,7 +132,13 @@ model::ActivationBytes activations_of(const Run& run, const parallel::PipelinePl
 std::vector<model::MemoryEstimate> memory_plan(const config::Recipe& recipe, const model::ModelSpec& whole, DType compute,
                                                const mesh::MeshSizes& mesh, std::int64_t num_rows, std::int64_t length,
                                                const std::optional<parallel::PipelinePlan>& pipeline) {
-  Run run{.spec = share_of(recipe, whole, mesh.tp), .request = {}, .policy = {}, .placement = {}, .expert_placement = {}, .full_precision = {}, .frozen = {}};
+  Run run{.spec = share_of(recipe, whole, mesh.tp),
+          .request = {},
+          .policy = {},
+          .placement = {},
+          .expert_placement = {},
+          .full_precision = {},
+          .frozen = {}};
   run.num_microbatches = num_microbatches(recipe, mesh.dp());
   run.policy = parallel::data_parallel_policy(recipe.distributed, compute, run.num_microbatches);
   run.placement = parallel::placement(run.policy, mesh::MeshContext(mesh, 0));
