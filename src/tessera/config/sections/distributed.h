@@ -93,7 +93,6 @@ struct Distributed {
 
 /// `dist_env`.
 struct DistEnv {
-  std::string backend;  ///< "" (choose), "nccl", "mpi"; "gloo" means MPI here
   double timeout_minutes = 1.0;
 };
 
