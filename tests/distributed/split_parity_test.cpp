@@ -111,8 +111,8 @@ std::vector<TrainingCase> all_cases(const std::vector<std::string>& models, DTyp
 }
 
 RANKS_TEST(SplitParity, DoublePrecision, 2, 3, 4, 8) { expect_parity(sample(all_cases(kModels, DType::F64, 3), 5)); }
-RANKS_TEST(SplitParity, SinglePrecision, 2, 3, 4, 8) { expect_parity(sample(all_cases(kModels, DType::F32, 3), 4)); }
-RANKS_TEST(SplitParity, HalfPrecision, 2, 4, 8) { expect_parity(sample(all_cases(kModels, DType::BF16, 3), 3)); }
+RANKS_TEST(SplitParity, SinglePrecision, 2, 3, 4, 8) { expect_parity(sample(all_cases(kModels, DType::F32, 10), 4)); }
+RANKS_TEST(SplitParity, HalfPrecision, 2, 4, 8) { expect_parity(sample(all_cases(kModels, DType::BF16, 10), 3)); }
 RANKS_TEST(SplitParity, LONG_DoublePrecision, 2, 3, 4, 8) { expect_parity(covering_pairs(all_cases(golden_models(), DType::F64, 4))); }
 RANKS_TEST(SplitParity, LONG_SinglePrecision, 2, 3, 4, 8) { expect_parity(covering_pairs(all_cases(golden_models(), DType::F32, 10))); }
 RANKS_TEST(SplitParity, LONG_HalfPrecision, 2, 4, 8) { expect_parity(covering_pairs(all_cases(golden_models(), DType::BF16, 10))); }

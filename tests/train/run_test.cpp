@@ -31,7 +31,6 @@ RunSummary train_small(const fs::path& directory, const std::vector<std::string>
   return train(load_small_recipe(directory, overrides), no_variables, tessera::test::one_process_backend());
 }
 
-/// The JSON lines of a log file.
 /// What a step computed, without what a clock measured.
 std::vector<Json> computed(const fs::path& directory) {
   std::vector<Json> lines = json_lines(directory / "logs/training.jsonl");
@@ -226,10 +225,9 @@ TEST(Train, AModelSavedInSinglePrecisionComputesInHalf) {
   EXPECT_EQ(dtype_of(mixed.path()), DType::F32);
   EXPECT_THAT(read_file(mixed / "checkpoints/LATEST/model/config.json"), HasSubstr(R"("torch_dtype": "float32")"));
   // Its model/ is what the other's optimizer has as masters: both go on alike.
-  for (const TemporaryDirectory* const directory : {&half, &mixed}) {
-    const std::string dtype = directory == &half ? "--model.torch_dtype=bfloat16" : "--distributed.mp_policy.param_dtype=bfloat16";
-    train_small(directory->path(), {dtype, "--step_scheduler.max_steps=6", "--checkpoint.restore_from=LATEST"});
-  }
+  const std::vector<std::string> go_on{"--step_scheduler.max_steps=6", "--checkpoint.restore_from=LATEST"};
+  train_small(half.path(), {"--model.torch_dtype=bfloat16", go_on[0], go_on[1]});
+  train_small(mixed.path(), {"--distributed.mp_policy.param_dtype=bfloat16", go_on[0], go_on[1]});
   EXPECT_EQ(computed(half.path()), computed(mixed.path()));
 }
 
