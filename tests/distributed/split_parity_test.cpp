@@ -324,7 +324,7 @@ TrainingCase random_case(int number) {
   draw_rows(c, draw);
   draw_model(c, draw);
   if (c.dtype != DType::BF16 && draw.one_in(2)) c.frozen = draw.of(kFrozen);  // of few gradients, rounding to bf16 leaves little
-  c.weight_tolerance = c.config.is_null() ? 1e-3 : 5e-3;  // biases of random models begin at zero; fp64 is strict
+  c.weight_tolerance = c.config.is_null() ? 1e-3 : 5e-3;                      // biases of random models begin at zero; fp64 is strict
   return c;
 }
 
