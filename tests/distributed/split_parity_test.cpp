@@ -264,13 +264,14 @@ void draw_rows(TrainingCase& c, Draw& draw) {
 
 /// Another size for all that a model of random weights has, of those that eight ranks can share in any way.
 void draw_sizes(TrainingCase& c, Draw& draw) {
-  const std::int64_t heads = 8 * draw.between(1, 2), least_layers = c.distributed.pipeline ? kMostStages : 1;
+  const bool of_experts = c.config.contains("moe_intermediate_size");  // whose first layer may be dense
+  const std::int64_t heads = 8 * draw.between(1, 2), least_layers = c.distributed.pipeline ? kMostStages : of_experts ? 2 : 1;
   c.config.update({{"hidden_size", 8 * draw.between(2, 6)},
                    {"intermediate_size", 8 * draw.between(2, 8)},
                    {"vocab_size", draw.between(33, 400)},
                    {"num_hidden_layers", least_layers + draw.between(0, 2)},
                    {"num_attention_heads", heads}});
-  if (c.config.contains("moe_intermediate_size")) c.config["moe_intermediate_size"] = 4 * draw.between(2, 8);
+  if (of_experts) c.config["moe_intermediate_size"] = 4 * draw.between(2, 8);
   const bool latent = c.config.contains("kv_lora_rank");
   c.config["num_key_value_heads"] = latent ? heads : draw.of(std::array{1, 2, 4, 8});
   if (latent) {
