@@ -6,14 +6,14 @@ namespace tessera::ops::cpu::benchmarks {
 namespace {
 
 template <class T, class W>
-void product(benchmark::State& state, WeightOrder order, std::int64_t inputs, std::int64_t outputs) {
+void linear(benchmark::State& state) {
+  constexpr std::int64_t inputs = 576, outputs = 4 * 49152;
   const std::int64_t rows = state.range(0);
   const auto x = numbers<T>(rows * inputs);
   const auto weight = numbers<W>(inputs * outputs);
   std::vector<T> y(static_cast<std::size_t>(rows * outputs));
   for (auto _ : state) {
-    thin_gemm(ThinGemm<T, W>{rows, inputs, outputs, x.data(), inputs, weight.data(), order, nullptr, y.data(), outputs},
-              static_cast<Isa>(state.range(1)));
+    thin_gemm(ThinGemm<T, W>{rows, inputs, outputs, x.data(), inputs, weight.data(), nullptr, y.data(), outputs}, static_cast<Isa>(state.range(1)));
   }
   report_bytes(state, static_cast<double>(weight.size() * sizeof(W)));
 }
@@ -25,17 +25,8 @@ void shapes(benchmark::internal::Benchmark* benchmark) {
   }
 }
 
-template <class T, class W>
-void linear(benchmark::State& state) {
-  product<T, W>(state, WeightOrder::OutIn, 576, 4 * 49152);
-}
-template <class T, class W>
-void conv1d(benchmark::State& state) {
-  product<T, W>(state, WeightOrder::InOut, 8 * 768, 4 * 3072);
-}
 BENCHMARK_TEMPLATE(linear, float, float)->Apply(shapes);
 BENCHMARK_TEMPLATE(linear, bfloat16, bfloat16)->Apply(shapes);
-BENCHMARK_TEMPLATE(conv1d, float, float)->Apply(shapes);
 
 }  // namespace
 }  // namespace tessera::ops::cpu::benchmarks

@@ -32,7 +32,6 @@ at::Tensor thin_linear_of(const at::Tensor& input_NI, const at::Tensor& weight_O
                         .input = kernel_data<const T>(input_NI),
                         .input_stride = input_NI.stride(0),
                         .weight = kernel_data<const W>(weight_OI),
-                        .order = cpu::WeightOrder::OutIn,
                         .bias = kernel_data<const T>(bias_O),
                         .output = kernel_data<T>(output),
                         .output_stride = output.stride(0)});

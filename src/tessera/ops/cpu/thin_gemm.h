@@ -7,10 +7,7 @@
 
 namespace tessera::ops::cpu {
 
-/// How a weight lies in memory: OutIn [N, K] as torch.nn.Linear, InOut [K, N] as gpt2's Conv1D.
-enum class WeightOrder { OutIn, InOut };
-
-/// output[M, N] = input[M, K] · Wᵀ + bias for few rows (decoding): bound by reading W once. bf16 is widened to fp32 on the fly, sums are fp32.
+/// output[M, N] = input[M, K] · W[N, K]ᵀ + bias for few rows (decoding): bound by reading W once. bf16 is widened to fp32 on the fly, sums are fp32.
 /// Any M is correct; up to 8 rows share one pass over W. Instantiated for (float, float), (bfloat16, bfloat16), (float, bfloat16).
 template <class T, class W>
 struct ThinGemm {
@@ -19,9 +16,8 @@ struct ThinGemm {
   std::int64_t outputs = 0;  ///< N
   const T* input = nullptr;
   std::int64_t input_stride = 0;
-  const W* weight = nullptr;  ///< contiguous
-  WeightOrder order = WeightOrder::OutIn;
-  const T* bias = nullptr;  ///< [N] or null
+  const W* weight = nullptr;  ///< [N, K], contiguous
+  const T* bias = nullptr;    ///< [N] or null
   T* output = nullptr;
   std::int64_t output_stride = 0;
 };

@@ -25,11 +25,11 @@ void widen_rows(const T* input, std::int64_t input_stride, std::int64_t rows, st
   }
 }
 
-/// How many weight rows, far apart in memory, are read at the same time. Several streams keep more of the memory system busy than one
-/// (measured: 14.9 instead of 11.8 GB/s on one core); more rows of x leave fewer registers for them.
+/// How many weight rows, far apart in memory, are read at the same time. Several streams keep more of the memory system busy than one (two
+/// cores read 31 GB/s in one stream each, 34 in eight); more rows of x leave fewer registers for them.
 constexpr int streams_for(int rows) {
-  const int registers = kLanes == 16 ? 16 : 8;
-  return rows * 4 <= registers ? 4 : (rows * 2 <= registers ? 2 : 1);
+  const int sums = kLanes == 16 ? 16 : 8;  // registers for them
+  return rows * 8 <= sums ? 8 : (rows * 4 <= sums ? 4 : (rows * 2 <= sums ? 2 : 1));
 }
 
 /// Dot products of `streams` weight rows, `weight_stride` apart, with `rows` rows of x: results[row][stream].
@@ -70,7 +70,7 @@ inline void write_outputs(const ThinGemm<T, W>& args, const WideInput& x, T* out
 }
 
 template <int rows, class T, class W>
-void out_in_rows(const ThinGemm<T, W>& args, const WideInput& x, T* output) {
+void multiply(const ThinGemm<T, W>& args, const WideInput& x, T* output) {
   constexpr int kStreams = streams_for(rows);
   const std::int64_t grain = (65536 + args.inputs - 1) / (args.inputs > 0 ? args.inputs : 1);
   parallel_for(0, args.outputs, grain, [&](std::int64_t first, std::int64_t last) {
@@ -78,61 +78,6 @@ void out_in_rows(const ThinGemm<T, W>& args, const WideInput& x, T* output) {
     for (std::int64_t n = 0; n < step; ++n) write_outputs<rows, kStreams>(args, x, output, first + n, step);
     for (std::int64_t n = first + step * kStreams; n < last; ++n) write_outputs<rows, 1>(args, x, output, n, 1);
   });
-}
-
-/// sums[row, :] += x[row, k] * W[k, first:last] for k = begin … begin + depth.
-template <int rows, int depth, class W>
-inline void add_weight_rows(const WideInput& x, std::int64_t begin, const W* weight, std::int64_t outputs, std::int64_t columns, float* sums,
-                            std::int64_t sums_stride) {
-  for_vectors(columns, [&](std::int64_t c, auto lanes) {
-    Vec w[depth];
-    for (int k = 0; k < depth; ++k) {
-      __builtin_prefetch(reinterpret_cast<const char*>(weight + k * outputs + c) + kPrefetchBytes);
-      w[k] = load(weight + k * outputs + c, lanes);
-    }
-    for (int row = 0; row < rows; ++row) {
-      Vec total = load(sums + row * sums_stride + c);
-      for (int k = 0; k < depth; ++k) total += w[k] * x.data[row * x.stride + begin + k];
-      store(sums + row * sums_stride + c, total);
-    }
-  });
-}
-
-template <int rows, class T, class W>
-void in_out_columns(const ThinGemm<T, W>& args, const WideInput& x, T* output, std::int64_t first, std::int64_t last) {
-  constexpr int kDepth = 4;
-  const std::int64_t columns = last - first;
-  const std::int64_t stride = padded(columns);
-  const Scratch sums(rows * stride);
-  std::memset(sums.data(), 0, static_cast<std::size_t>(rows * stride) * sizeof(float));
-  const W* weight = args.weight + first;
-  std::int64_t k = 0;
-  for (; k + kDepth <= args.inputs; k += kDepth) {
-    add_weight_rows<rows, kDepth>(x, k, weight + k * args.outputs, args.outputs, columns, sums.data(), stride);
-  }
-  for (; k < args.inputs; ++k) add_weight_rows<rows, 1>(x, k, weight + k * args.outputs, args.outputs, columns, sums.data(), stride);
-  for (int row = 0; row < rows; ++row) {
-    for_vectors(columns, [&](std::int64_t c, auto lanes) {
-      Vec value = load(sums.data() + row * stride + c);
-      if (args.bias != nullptr) value += load(args.bias + first + c, lanes);
-      store(output + row * args.output_stride + first + c, value, lanes);
-    });
-  }
-}
-
-template <int rows, class T, class W>
-void in_out_rows(const ThinGemm<T, W>& args, const WideInput& x, T* output) {
-  const std::int64_t columns_at_least = 65536 / (args.inputs > 0 ? args.inputs : 1) + 64;
-  parallel_for(0, args.outputs, columns_at_least, [&](std::int64_t first, std::int64_t last) { in_out_columns<rows>(args, x, output, first, last); });
-}
-
-template <int rows, class T, class W>
-void multiply(const ThinGemm<T, W>& args, const WideInput& x, T* output) {
-  if (args.order == WeightOrder::OutIn) {
-    out_in_rows<rows>(args, x, output);
-  } else {
-    in_out_rows<rows>(args, x, output);
-  }
 }
 
 template <class T, class W>
