@@ -19,14 +19,7 @@
 #include "tessera/model/parameter_store.h"
 #include "tessera/optim/optimizer.h"
 
-/// Saving and restoring a training run.
-///
-///   epoch_E_step_S/
-///     model/   shard-RRRRR-of-NNNNN.safetensors   rounded weights in the model's dtype under their Hugging Face names, each a box of the global
-///     tensor
-///              config.json, generation_config.json, tokenizer files; consolidate.sh; consolidated/ (a Hugging Face directory) when asked
-///     optim/   shard-RRRRR-of-NNNNN.safetensors   "exp_avg.NAME", "exp_avg_sq.NAME" and, unless model/ already holds them exactly, "master.NAME", in
-///     fp32 loader.json  scheduler.json  rng.json  losses.json  config.yaml manifest.json                               written last
+/// Saving and restoring a training run. docs/checkpoints.md shows the files of a checkpoint and says what each holds.
 namespace tessera::checkpoint {
 
 /// What the training loop wants back on resume. The Json values are its own business.

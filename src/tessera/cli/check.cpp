@@ -222,7 +222,7 @@ Command add_check(CLI::App& program) {
   parser->add_option("--nproc-per-node", *num_ranks, "Check for this many ranks: the mesh, which rank is where, and the memory of each")
       ->capture_default_str()
       ->check(at_least(1));
-  parser->add_flag("--plans", *plans, "Show how each module is split between tensor-parallel ranks");
+  parser->add_flag("--plans", *plans, "Show how each module is split over tp, and which ranks hold which experts");
   parser->add_flag("--json", *json, "Print sizes and problems as one JSON document");
   parser->footer(
       "Nothing is allocated and nothing started. Exits with 2 when the recipe cannot be trained.\n\nexample:\n"

@@ -110,7 +110,7 @@ int tokenize(const CLI::App& parser, const Options& options) {
 Command add_tokenize(CLI::App& program) {
   const auto options = std::make_shared<Options>();
   CLI::App* parser = program.add_subcommand("tokenize", "Turn text into token ids, or ids into text");
-  parser->add_option("MODEL", options->model, "Model directory, tokenizer.json, SentencePiece .model or .gguf")->required();
+  parser->add_option("MODEL", options->model, "Model directory or tokenizer file")->required();
   CLI::Option_group* input = parser->add_option_group("input");
   input->add_option("--text", options->text, "This text");
   input->add_option("--file", options->file, "The whole file");

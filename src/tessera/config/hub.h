@@ -9,6 +9,10 @@
 
 namespace tessera::config {
 
+/// The rule that an absent model or tokenizer breaks.
+inline constexpr std::string_view kModelsAreLocal =
+    "models and tokenizers are read from a directory or the local hub cache; only data sets are downloaded";
+
 /// "org/name" or "name" as Hugging Face writes repositories, and not a file by its ending. Only the text is looked at, not the disk.
 bool looks_like_hub_name(const std::string& text);
 

@@ -57,7 +57,7 @@ enum class ModelTarget : std::uint8_t { Pretrained, Config, Gpt2Builder, Other }
 /// What a recipe class does (Target::value of TargetKind::Recipe).
 enum class RecipeTarget : std::uint8_t { Train, Benchmark, Other };
 
-/// Every entry, for `check --targets` and tests.
+/// Every entry, for tests.
 std::span<const Target> all_targets();
 
 }  // namespace tessera::config

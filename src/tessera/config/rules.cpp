@@ -67,8 +67,7 @@ class AbsentList {
 
   void check_model(const std::string& name, const std::string& path) {
     if (name.empty() || !seen_.insert(name).second || find_on_disk(name, environment_)) return;
-    report(name, path, "models are read from a directory or the local hub cache; nothing is downloaded",
-           "hf download " + name + " --local-dir DIR, and name DIR here");
+    report(name, path, std::string(kModelsAreLocal), "hf download " + name + " --local-dir DIR, and name DIR here");
   }
 
   void check_data(const Dataset& dataset, const std::string& section) {

@@ -18,7 +18,8 @@ void deliver_linear_gradients(Parameter& weight, Parameter* bias, const at::Tens
 void deliver_bias_gradient(Parameter& bias, const at::Tensor& gradient_NO);
 
 /// a_NI · b_OIᵀ, a_NO · b_OI and a_NOᵀ · b_NI: the three products of a linear operator. On CPUs without bf16 matrix instructions bf16 operands
-/// are widened block by block and multiplied in fp32 (at least as accurate, and 20 × faster there). matmul_nt also takes fp32 `a` with bf16 `b`.
+/// are widened block by block and multiplied in fp32 (at least as accurate, and faster there: see bfloat16_gemm.h). matmul_nt also takes fp32 `a`
+/// with bf16 `b`.
 at::Tensor matmul_nt(const at::Tensor& a_NI, const at::Tensor& b_OI);
 at::Tensor matmul_nn(const at::Tensor& a_NO, const at::Tensor& b_OI);
 /// The first two into an output that exists: a chunked operator's buffer is allocated, and its pages cleared, once.

@@ -30,8 +30,7 @@ namespace fs = std::filesystem;
 
 fs::path on_disk(const std::string& name, const config::Environment& environment, const std::string& what) {
   if (const auto path = config::find_on_disk(name, environment)) return *path;
-  throw UserError({"", fmt::format("{} \"{}\" is not on disk", what, name), "Tessera reads local files and the local hub cache; it downloads nothing",
-                   "give the path of a local copy"});
+  throw UserError({"", fmt::format("{} \"{}\" is not on disk", what, name), std::string(config::kModelsAreLocal), "give the path of a local copy"});
 }
 
 /// Where the recipe sets a field of the model's configuration, if it does.

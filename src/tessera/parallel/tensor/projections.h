@@ -10,7 +10,7 @@ namespace tessera::parallel {
 
 struct TensorProjectionsOptions {
   bool sequence_parallel = false;
-  /// With sequence parallelism: gathers and scatters go in parts, one for each rank's tokens, beside the products of the parts before.
+  /// With sequence parallelism: gathers and scatters go in parts, one for each rank's tokens, while the parts before are multiplied.
   bool overlap_chunks = false;
   TensorPlan plan = {};                ///< what is not cut, every rank computes
   std::int64_t vocab_size = 0;         ///< of the whole model
@@ -22,7 +22,8 @@ struct TensorProjectionsOptions {
 /// The decoder's projections over the ranks of `group`, which must outlive them; weights as tensor_parallel_table cuts them.
 ///
 ///   call           forward                                        backward
-///   column_linear  copy (sequence parallel: all-gather)           all-reduce (reduce-scatter), beside the weight's gradient
+///   column_linear  copy (sequence parallel: all-gather)           all-reduce (reduce-scatter, and an all-gather of the input again), while the
+///                                                                 weight's gradient is computed
 ///   row_linear     all-reduce (reduce-scatter)                    copy (all-gather)
 ///   embedding      all-reduce (reduce-scatter) of masked rows     copy (all-gather)
 ///   take_own       this rank's tokens (nothing)                   all-gather (nothing)
@@ -31,7 +32,7 @@ struct TensorProjectionsOptions {
 ///                  all-gather of log-sum-exps and targets
 ///
 /// Under sequence parallelism the residual stream is cut evenly by tokens of the microbatch, whatever their rows: nothing is padded.
-/// Per call that is one message of N·D elements each way: 4 per block forward and 4 backward, in either mode the bytes of a ring all-reduce.
+/// docs/parallelism.md counts the bytes.
 std::unique_ptr<model::Projections> tensor_parallel_projections(comm::Communicator& group, const TensorProjectionsOptions& options);
 
 }  // namespace tessera::parallel
