@@ -153,7 +153,7 @@ TEST(SampleSpans, SeparateWhatIsLearnt) {
   const auto spans = sample_spans(sample, &tokenizer);
   ASSERT_EQ(spans.size(), 2U);
   EXPECT_EQ(spans[0].text + spans[1].text, "the keeper answers yes");
-  EXPECT_TRUE(spans[1].learnt);
+  EXPECT_TRUE(spans[1].trained);
   EXPECT_EQ(spans[1].text, tokenizer.decode(std::span(tokens).last(2), false));
   EXPECT_EQ(sample_spans({.input_ids = {7, 8}, .labels = {ignored_label, 9}}, nullptr)[1].text, "9 ");
 }

@@ -43,7 +43,7 @@ TEST(PipelineRules, AreCheckedUpFront) {
   EXPECT_THAT(problems_of({"--distributed.pp_size=4", "--distributed.pipeline.pp_schedule=gpipe", "--distributed.pipeline.layers_per_stage=1",
                            "--distributed.pipeline.module_fqns_per_model_part=[[lm_head]]"},
                           4),
-              Contains(HasSubstr("beside module_fqns_per_model_part")));
+              Contains(HasSubstr("together with module_fqns_per_model_part")));
   EXPECT_THAT(problems_of({"--distributed.pp_size=2", "--distributed.pipeline.scale_grads_in_schedule=true"}, 2),
               ElementsAre(HasSubstr("scale_grads_in_schedule: true is not supported")));
   EXPECT_THAT(problems_of({"--distributed.pp_size=2", "--distributed.pipeline.dtype=bfloat16"}, 2),

@@ -10,7 +10,7 @@
 #include "tessera/cli/rank_arguments.h"
 
 /// The `tessera` program: each subcommand's file parses its arguments, calls the layers below and prints.
-/// Answers go to standard output (one JSON document with --json), everything said beside them to standard error.
+/// Answers go to standard output (one JSON document with --json), everything else to standard error.
 namespace tessera::cli {
 
 /// A subcommand as its file hands it over. The file owns the options: the run function and the parser share them.
@@ -46,7 +46,7 @@ std::vector<std::string> command_names();
 void check_arguments(const std::vector<std::string>& arguments);
 
 /// Runs the program on its arguments (without its own name) and returns the exit status: 0 done, 1 something failed at run time, 2 something the
-/// user can mend. Prints every error in the form of core/error.h; never throws.
+/// user can fix. Prints every error in the form of core/error.h; never throws.
 int run(std::vector<std::string> arguments);
 
 }  // namespace tessera::cli

@@ -97,17 +97,17 @@ void print_summary(const data::Dataset& dataset, const data::DatasetSummary& sum
              at_share(summary.lengths, 0.5), summary.lengths.back());
   if (summary.num_documents > summary.num_measured)
     fmt::print("documents  {} ({:.1f} a sample)\n", summary.num_documents, static_cast<double>(summary.num_documents) / measured);
-  fmt::print("learnt     {} tokens, {:.1f} %\nlengths\n", summary.num_learnt, 100.0 * static_cast<double>(summary.num_learnt) / tokens);
+  fmt::print("trained on {} tokens, {:.1f} %\nlengths\n", summary.num_trained, 100.0 * static_cast<double>(summary.num_trained) / tokens);
   print_histogram(summary);
 }
 
-/// What is learnt is green; where there are no colours it stands in ⟦ ⟧.
+/// What is trained on is green; where there are no colours it is between ⟦ and ⟧.
 void print_sample(const data::Sample& sample, const data::Tokenizer* tokenizer, std::int64_t number) {
   const bool colours = ::isatty(STDOUT_FILENO) == 1;
   const std::string_view open = colours ? "\033[32m" : "⟦", close = colours ? "\033[0m" : "⟧";
   fmt::print("\nsample {} ({} tokens)\n", number, sample.input_ids.size());
   for (const data::SampleSpan& span : data::sample_spans(sample, tokenizer)) {
-    if (span.learnt) {
+    if (span.trained) {
       fmt::print("{}{}{}", open, span.text, close);
     } else {
       fmt::print("{}", span.text);
@@ -120,7 +120,7 @@ OrderedJson to_json(const data::DatasetSummary& summary) {
   OrderedJson bins = OrderedJson::array();
   for (const data::LengthBin& bin : data::length_histogram(summary.lengths, 12)) bins.push_back({bin.begin, bin.end, bin.count});
   return {{"samples", summary.num_samples}, {"measured", summary.num_measured},   {"tokens", summary.num_tokens},
-          {"learnt", summary.num_learnt},   {"documents", summary.num_documents}, {"lengths", bins}};
+          {"trained", summary.num_trained}, {"documents", summary.num_documents}, {"lengths", bins}};
 }
 
 int inspect(const Options& options) {
@@ -153,7 +153,7 @@ CLI::App* add_preprocess(CLI::App& data, Options& options) {
 }
 
 CLI::App* add_inspect_data(CLI::App& data, Options& options) {
-  CLI::App* parser = data.add_subcommand("inspect", "Counts, lengths and the first samples, with what is learnt of them");
+  CLI::App* parser = data.add_subcommand("inspect", "Counts, lengths and the first samples, with the tokens that are trained on");
   parser->add_option("PATH", options.path, "A recipe (its training data), a file of records, a Megatron prefix, or a NanoGPT shard")->required();
   parser->add_option("--tokenizer", options.tokenizer, "Model directory or tokenizer file, for files of text and to decode tokens");
   parser->add_option("--seq-length", options.seq_length, "Tokens of a sample, where the file's kind cuts text into pieces")

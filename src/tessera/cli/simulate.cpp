@@ -120,7 +120,7 @@ OrderedJson to_json(const Subject& subject, const Options& options, const plan::
           {"ranks", ranks}};
 }
 
-/// Characters left for a step beside "rank 12 ".
+/// Characters left for a step after "rank 12 ".
 int timeline_columns() {
   constexpr int fallback = 120, label = 8;
   winsize size{};
@@ -181,7 +181,7 @@ Command add_simulate(CLI::App& program) {
   parser->add_option("--weight-grad", options->costs.weight_gradient, "Milliseconds of its weight gradients")
       ->capture_default_str()
       ->check(milliseconds);
-  parser->add_option("--comm", options->costs.communication, "Milliseconds of a message, beside computing")
+  parser->add_option("--comm", options->costs.communication, "Milliseconds of a message, which travels while ranks compute")
       ->capture_default_str()
       ->check(milliseconds);
   parser->add_option("--svg", options->svg, "Write the timeline as a picture");

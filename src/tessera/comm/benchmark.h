@@ -10,8 +10,8 @@
 namespace tessera::comm {
 
 struct BenchmarkOptions {
-  std::vector<std::int64_t> sizes{8, 4096, 262144, 16777216};  ///< bytes of the whole fp32 tensor; rounded to whole elements of every rank
-  double seconds = 0.3;                                        ///< to spend on each operation and size, after one that touches the memory
+  std::vector<std::int64_t> sizes{8, 4096, 262144, 16777216};  ///< bytes of the whole fp32 tensor, rounded so that every rank has whole elements
+  double seconds = 0.3;                                        ///< for each operation and size, after a first run that touches the memory
 };
 
 /// One operation at one size. Times are those of the slowest rank.
@@ -24,7 +24,7 @@ struct BenchmarkPoint {
   double median_seconds = 0.0;
   double best_seconds = 0.0;
   /// What each rank's link carries per second at the median, as nccl-tests counts ("bus bandwidth"): (n − 1)/n of the tensor, twice that for an
-  /// all-reduce, the whole tensor for a broadcast and for messages, which go round in a ring.
+  /// all-reduce, the whole tensor for a broadcast and for messages, which are sent around a ring.
   double bytes_per_second = 0.0;
 };
 

@@ -8,7 +8,7 @@
 
 namespace tessera::comm {
 
-/// Whether mpirun, mpiexec or srun started this process as one of several (or one) ranks: told by the variables they set, without starting MPI.
+/// Whether mpirun, mpiexec or srun started this process as one of several (or one) ranks: recognised by the variables they set, without starting MPI.
 bool started_by_mpi();
 
 /// Ranks that talk MPI, on CPUs. One per process: MPI starts once. The engine's rules for the end of the process hold (mpi_engine.h).

@@ -52,7 +52,7 @@ struct LoadedRecipe {
   std::vector<Problem> unsupported;  ///< asked for and "not supported (yet)": `check` lists them, `train` refuses
   std::vector<Problem> mistakes;     ///< wrong types and values, unknown keys and targets, variables that are not set
   std::set<std::string> half_read;   ///< the sections with mistakes: their part of `recipe` is not what was meant
-  std::set<std::string> misspelt;    ///< those of them that have unknown keys beside what could be read
+  std::set<std::string> misspelt;    ///< those of them whose only mistakes are unknown keys: the rest was read
 
   bool is_read(const std::string& section) const { return !half_read.contains(section); }
   bool is_read_but_for_unknown_keys(const std::string& section) const { return is_read(section) || misspelt.contains(section); }

@@ -7,7 +7,7 @@
 
 namespace tessera {
 
-/// One mistake, worded for the person who can mend it:
+/// One mistake, worded for the person who can fix it:
 ///   error: WHERE: WHAT
 ///     rule: RULE
 ///     fix:  FIX
@@ -22,7 +22,7 @@ struct Problem {
 /// "error: where: what\n  rule: …\n  fix:  …", without a trailing newline.
 std::string to_string(const Problem& problem);
 
-/// Something the user can mend: bad recipe, bad file, bad argument. The program exits with 2.
+/// Something the user can fix: bad recipe, bad file, bad argument. The program exits with 2.
 /// Holds every problem found, so that all are reported at once.
 class UserError : public std::runtime_error {
  public:

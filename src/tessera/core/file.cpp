@@ -27,7 +27,7 @@ std::string remedy(int number) {
     case EACCES:
     case EPERM:
     case EROFS:
-      return "choose another directory or mend its permissions";
+      return "choose another directory or fix its permissions";
     case ENOENT:
     case ENOTDIR:
       return "check the path: only its last part is created";
@@ -43,7 +43,7 @@ std::string remedy(int number) {
 
 [[noreturn]] void unreadable(const std::filesystem::path& path) {
   const std::string fix = errno == ENOENT || errno == ENOTDIR ? "check the path, and that all files are there"
-                          : errno == EACCES                   ? "mend its permissions"
+                          : errno == EACCES                   ? "fix its permissions"
                           : errno == EISDIR                   ? kNameAFile
                                                               : "check the path, and the disk that holds the file";
   throw UserError({path.string(), "cannot read the file: " + reason(), "", fix});

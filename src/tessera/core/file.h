@@ -78,7 +78,7 @@ class FileWriter {
   std::uint64_t size_ = 0;
 };
 
-/// Writes beside `path`, syncs, and renames over it: readers see the old text or the new, never a part.
+/// Writes a file next to `path`, syncs, and renames over it: readers see the old text or the new, never a part.
 void replace_file(FileOperations& operations, const std::filesystem::path& path, std::string_view text);
 /// Points the symbolic link at `target` (relative to the link's folder) in one step.
 void replace_symlink(FileOperations& operations, const std::filesystem::path& target, const std::filesystem::path& link);

@@ -39,7 +39,7 @@ void check_can_create(const fs::path& path) {
     throw UserError({path.string(), "there is no directory " + parent.string(), "only the last part of the path is created",
                      "create that directory or choose another place"});
   if (const std::string why = why_not_writable(parent); !why.empty())
-    throw UserError({path.string(), "cannot be created: " + why, "", "choose another directory or mend its permissions"});
+    throw UserError({path.string(), "cannot be created: " + why, "", "choose another directory or fix its permissions"});
 }
 
 }  // namespace tessera

@@ -9,7 +9,7 @@ namespace tessera {
 /// creates nothing: what it finds may have changed a moment later.
 std::string why_not_writable(const std::filesystem::path& directory);
 
-/// Throws UserError unless something can be created beside `path`, in a directory that exists. `path` itself is not looked at.
+/// Throws UserError unless something can be created next to `path`, in a directory that exists. `path` itself is not looked at.
 void check_can_create(const std::filesystem::path& path);
 
 }  // namespace tessera

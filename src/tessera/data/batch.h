@@ -10,7 +10,7 @@ inline constexpr std::int64_t ignored_label = -100;
 /// The sample number of a row that only keeps data-parallel ranks in step at the end of an epoch: every label is ignored.
 inline constexpr std::int64_t filler_number = -1;
 
-/// One training row before padding. `labels[t]` is the target of position t (already shifted), `ignored_label` where nothing is learnt;
+/// One training row before padding. `labels[t]` is the target of position t (already shifted), `ignored_label` where nothing is trained on;
 /// both vectors have the same length, at least 1.
 struct Sample {
   std::vector<std::int64_t> input_ids;

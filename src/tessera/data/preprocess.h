@@ -27,7 +27,7 @@ struct PreprocessResult {
 /// document is a record of a file of records, or a whole file of plain text, encoded with the tokenizer's own special tokens. Documents keep their
 /// order, whatever the number of threads; some thousands of them are in memory at a time. Shows a progress bar. UserError (file:line) for records
 /// without the column and invalid UTF-8, for `append_eod` without an EOS, and where nothing can be written; Failure when writing fails. Both files
-/// are written aside and renamed when they are whole: till then an earlier data set of that name stays, and after an error nothing new is left.
+/// are written aside and renamed when they are whole: until then an earlier data set of that name stays, and after an error nothing new is left.
 PreprocessResult preprocess(FileOperations& operations, const std::vector<std::filesystem::path>& files, const Tokenizer& tokenizer,
                             const std::filesystem::path& prefix, const PreprocessOptions& options);
 

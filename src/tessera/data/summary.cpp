@@ -10,18 +10,19 @@ namespace tessera::data {
 
 DatasetSummary summarize(const Dataset& dataset, std::int64_t most, int num_threads) {
   struct Measured {
-    std::int64_t tokens = 0, learnt = 0, documents = 0;
+    std::int64_t tokens = 0, trained = 0, documents = 0;
   };
   DatasetSummary summary{.num_samples = dataset.size(), .num_measured = std::min(most, dataset.size())};
   std::vector<Measured> measured(static_cast<std::size_t>(summary.num_measured));
   for_each_index(summary.num_measured, num_threads, "measuring samples", [&](std::int64_t index) {
     const Sample sample = dataset.sample(index * summary.num_samples / summary.num_measured);
-    const auto learnt = std::ranges::count_if(sample.labels, [](std::int64_t label) { return label != ignored_label; });
-    measured[static_cast<std::size_t>(index)] = {std::ssize(sample.input_ids), learnt, std::max<std::int64_t>(1, std::ssize(sample.document_starts))};
+    const auto trained = std::ranges::count_if(sample.labels, [](std::int64_t label) { return label != ignored_label; });
+    measured[static_cast<std::size_t>(index)] = {std::ssize(sample.input_ids), trained,
+                                                 std::max<std::int64_t>(1, std::ssize(sample.document_starts))};
   });
   for (const Measured& sample : measured) {
     summary.num_tokens += sample.tokens;
-    summary.num_learnt += sample.learnt;
+    summary.num_trained += sample.trained;
     summary.num_documents += sample.documents;
     summary.lengths.push_back(sample.tokens);
   }
@@ -46,19 +47,19 @@ std::vector<LengthBin> length_histogram(const std::vector<std::int64_t>& lengths
 
 std::vector<SampleSpan> sample_spans(const Sample& sample, const Tokenizer* tokenizer) {
   std::vector<SampleSpan> spans;
-  const auto add = [&](const std::string& text, bool learnt) {
-    if (spans.empty() || spans.back().learnt != learnt) spans.push_back({"", learnt});
+  const auto add = [&](const std::string& text, bool trained) {
+    if (spans.empty() || spans.back().trained != trained) spans.push_back({"", trained});
     spans.back().text += text;
   };
   std::optional<IncrementalDecoder> decoder;
   if (tokenizer != nullptr) decoder.emplace(*tokenizer, false);
-  const auto add_token = [&](std::int64_t token, bool learnt) {
-    add(decoder ? decoder->push(static_cast<TokenId>(token)) : std::to_string(token) + " ", learnt);
+  const auto add_token = [&](std::int64_t token, bool trained) {
+    add(decoder ? decoder->push(static_cast<TokenId>(token)) : std::to_string(token) + " ", trained);
   };
   // labels[t] is the token after position t: the last one is not among the inputs.
   for (std::size_t t = 0; t < sample.input_ids.size(); ++t) add_token(sample.input_ids[t], t > 0 && sample.labels[t - 1] == sample.input_ids[t]);
   if (sample.labels.back() != ignored_label) add_token(sample.labels.back(), true);
-  if (decoder) add(decoder->finish(), spans.back().learnt);
+  if (decoder) add(decoder->finish(), spans.back().trained);
   return spans;
 }
 

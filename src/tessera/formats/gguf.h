@@ -32,7 +32,7 @@ enum class GgmlType : std::uint32_t {
   BF16 = 30
 };
 
-/// A block is the unit of quantisation: so many elements in so many bytes.
+/// A block is the unit of quantisation: a number of elements in a number of bytes.
 struct GgmlTypeInfo {
   std::string_view name;
   std::uint64_t block_elements;

@@ -60,7 +60,7 @@ WeightMap read_index(const fs::path& path) {
                     std::string(kDownloadAgain)});
     else if (!stays_inside(file.get<std::string>()))
       problems.add({path.string(), "tensor \"" + tensor + "\": file \"" + file.get<std::string>() + "\" lies outside the model's directory",
-                    "shards lie beside their index", std::string(kDownloadAgain)});
+                    "shards are in the same folder as their index", std::string(kDownloadAgain)});
     else
       result.emplace(tensor, file.get<std::string>());
   }

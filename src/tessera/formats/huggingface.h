@@ -33,7 +33,7 @@ struct TokenizerFiles {
   std::optional<std::filesystem::path> merges_txt;           ///< … its merges
   std::optional<std::filesystem::path> sentencepiece_model;  ///< tokenizer.model (or spiece.model)
 
-  /// Those that exist: what a checkpoint copies beside its weights.
+  /// Those that exist: what a checkpoint copies in addition to its weights.
   std::vector<std::filesystem::path> existing() const;
 };
 TokenizerFiles find_tokenizer_files(const std::filesystem::path& directory);

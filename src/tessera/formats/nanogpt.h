@@ -31,7 +31,7 @@ class NanogptShard {
   std::int64_t token_bytes_ = 2;
 };
 
-/// The positions of BOS tokens from the file beside a shard (NAME.bos.idx: int32 each), ascending; nullopt without one. UserError when they do not
+/// The positions of BOS tokens from the file next to a shard (NAME.bos.idx: int32 each), ascending; nullopt without one. UserError when they do not
 /// ascend inside the shard.
 std::optional<std::vector<std::int64_t>> read_bos_index(const NanogptShard& shard);
 

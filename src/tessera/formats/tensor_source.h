@@ -69,7 +69,7 @@ std::unique_ptr<TensorSource> open_llama2c_source(const std::filesystem::path& f
 struct MappedTensor {
   std::string name;         ///< the new name
   std::string source_name;  ///< what the underlying source calls it
-  /// 0: rows as they are. Otherwise the rows are so many heads whose rotary pairs lie next to each other (Meta's order: 2i with 2i+1), and are read
+  /// 0: rows as they are. Otherwise the rows are this many heads whose rotary pairs are adjacent (Meta's order: 2i with 2i+1), and are read
   /// in Hugging Face order (i with i + head_dim / 2).
   std::int64_t interleaved_heads = 0;
 };

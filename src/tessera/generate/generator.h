@@ -33,8 +33,8 @@ class Generator {
   /// Over the ranks of a model, whose cache must have room: all make the same calls, and all get the tokens that the first chose.
   explicit Generator(const CachedModel& model);
 
-  /// `told`, when given, hears of each token as it is chosen and returns false to end the generation. UserError for an empty prompt, a token outside
-  /// the vocabulary, or more tokens than the model has positions.
+  /// `told`, when given, is called with each token as it is chosen and returns false to end the generation. UserError for an empty prompt, a token
+  /// outside the vocabulary, or more tokens than the model has positions.
   Generation generate(std::span<const data::TokenId> prompt, const GenerationOptions& options,
                       const std::function<bool(data::TokenId)>& told = nullptr) const;
 

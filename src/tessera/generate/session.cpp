@@ -21,7 +21,7 @@ bool angles_change(const model::ModelSpec& spec, std::int64_t from, std::int64_t
   return spec.position == model::PositionKind::Rope && std::ranges::any_of(spec.ropes, changes);
 }
 
-/// Where every rank gets the logits of all tokens, so many are run at once.
+/// Where every rank gets the logits of all tokens, at most this many tokens run at once.
 constexpr std::int64_t kMostOverRanks = 256;
 
 at::Tensor last_row(const at::Tensor& logits_NV) { return logits_NV.narrow(0, logits_NV.size(0) - 1, 1).to(at::kFloat).contiguous(); }

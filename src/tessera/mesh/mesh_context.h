@@ -14,8 +14,8 @@ namespace tessera::mesh {
 /// The axes of the device mesh from the slowest-varying to the fastest, then those of the expert mesh. With sizes R, S, C, T and P of dp_replicate,
 /// dp_shard, cp, tp and pp:
 ///   rank = (((pp · R + dp_replicate) · S + dp_shard) · C + cp) · T + tp
-/// The expert mesh (pp, ep_shard, ep) lies over the same ranks: what is (dp_shard, cp) above is (ep_shard, ep) there, ep fastest, and dp_replicate
-/// and tp stay beside it, so an expert group never leaves its replica:
+/// The expert mesh (pp, ep_shard, ep) covers the same ranks: (ep_shard, ep) takes the place of (dp_shard, cp), ep fastest, and dp_replicate and tp
+/// keep their places, so an expert group never leaves its replica:
 ///   rank = (((pp · R + dp_replicate) · ES + ep_shard) · E + ep) · T + tp,   ES · E = S · C
 enum class Axis : std::uint8_t { PipelineParallel, DataReplicate, DataShard, Context, Tensor, ExpertShard, Expert };
 inline constexpr std::size_t kNumAxes = 7;

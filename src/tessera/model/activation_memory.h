@@ -7,9 +7,9 @@
 
 namespace tessera::model {
 
-/// The bytes of tensors that one microbatch needs beside weights, gradients and moments: what forward keeps for backward, and the largest temporaries
-/// beside it, found by walking through the phases of a step. What kernels and the matrix-product library take for themselves, some megabytes a
-/// thread, is not in it. Every position counts as a label.
+/// The bytes of tensors that one microbatch needs in addition to weights, gradients and moments: what forward keeps for backward, and the largest
+/// temporaries at the same time, found by walking through the phases of a step. The memory of kernels and the matrix-product library themselves, some
+/// megabytes a thread, is not included. Every position counts as a label.
 struct ActivationBytes {
   std::int64_t kept = 0;    ///< from forward to backward
   std::int64_t loss = 0;    ///< while the loss's chunks run, `kept` included

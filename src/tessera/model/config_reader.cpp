@@ -145,7 +145,7 @@ std::string ConfigReader::place_of(const std::string& key, const std::vector<std
 }
 
 ConfigReader ConfigReader::nested(const Json& object, const std::string& key) const {
-  // The line of the enclosing field is the nearest that can be told.
+  // The line of the enclosing field is the nearest that is known.
   ConfigReader child(object, [locate = locate_, key](const std::string&) { return locate(key); });
   child.prefix_ = prefix_ + key + ".";
   child.around_ = this;

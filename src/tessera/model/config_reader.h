@@ -17,7 +17,7 @@ namespace tessera::model {
 /// after one; finish() throws them all. A field that is null counts as absent.
 class ConfigReader {
  public:
-  /// Where a field stands, for messages: "path:line" or just the path; of "", where fields stand that nobody has set elsewhere.
+  /// Where a field is set, for messages: "path:line" or just the path. For the key "": the file whose fields apply unless they are set elsewhere.
   using Locate = std::function<std::string(const std::string& key)>;
 
   /// `config` must be an object and outlive the reader.
@@ -45,8 +45,8 @@ class ConfigReader {
                      const std::string& fix = "choose another model: this field changes what a model computes");
   /// Says that the field is wrong: `what` follows its name.
   void wrong(const std::string& key, const std::string& what, const std::string& rule = "");
-  /// The same of fields that do not fit each other; not said when one of them, `key` included, is missing or wrong by itself: a harmless value stood
-  /// in for it. It stands where one of them was set over the others' file, if any was.
+  /// The same of fields that do not fit each other; left out when one of them, `key` included, is missing or wrong by itself, because a harmless
+  /// value was used in its place. Its place is that of a field that was set outside the others' file, if there is one.
   void contradicts(const std::string& key, const std::vector<std::string>& others, const std::string& what, const std::string& rule = "");
   /// The reader of a nested object, e.g. rope_parameters; its mistakes are added to this one's by `absorb`. It knows
   /// which fields around the object are wrong, and must not outlive this one.

@@ -73,7 +73,7 @@ class Decoder {
   std::int64_t num_residual_tokens(const Inputs& inputs) const;
   const ModelSpec& spec() const { return spec_; }
   const DecoderOptions& options() const { return options_; }
-  /// Who is told when units begin and end (null: nobody). Must outlive every pass.
+  /// What is notified when units begin and end (null: nothing). Must outlive every pass.
   void set_unit_hooks(UnitHooks* hooks) { unit_hooks_ = hooks; }
   /// Where recorded passes count what experts are given, and how auxiliary losses are scaled (null: neither). Must outlive every pass.
   void set_routing_record(RoutingRecord* record) { routing_record_ = record; }

@@ -63,7 +63,7 @@ struct Mapping {
   std::vector<Adjustment> adjustments;
 };
 
-/// The same table with either set of names, piece beside piece.
+/// The same table with either set of names, piece by piece.
 Mapping map_tensors(const ModelSpec& spec) {
   ModelSpec other = spec;
   other.names = gguf_names(spec.names);

@@ -9,7 +9,7 @@
 namespace tessera::model {
 
 /// Fills the store from a checkpoint: masters in full precision and the compute weights rounded from them, or the compute weights alone where there
-/// are no masters. Fused, separate and transposed tensors are read piece by piece straight into their place, on all threads; beside the store only a
+/// are no masters. Fused, separate and transposed tensors are read piece by piece straight into their place, on all threads; besides the store only a
 /// few MiB are needed (an expert for each thread, where the checkpoint stacks them transposed). A progress bar appears on a terminal when it takes
 /// more than two seconds.
 ///

@@ -21,7 +21,7 @@ Extent intersection(const Extent& a, const Extent& b);
 
 /// This rank's place among those that share a store. The default is one process, which holds everything.
 struct Placement {
-  std::int64_t num_shards = 1;    ///< masters and moments are cut into so many parts; ranks with different `shard` hold different ones
+  std::int64_t num_shards = 1;    ///< masters and moments are cut into this many parts; ranks with different `shard` hold different ones
   std::int64_t shard = 0;         ///< which part this rank holds
   std::int64_t num_replicas = 1;  ///< ranks that hold the same part; each owns a share of it, counts it in norms and saves it
   std::int64_t replica = 0;

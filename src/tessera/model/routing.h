@@ -20,10 +20,10 @@ struct RoutingOptions {
   double balance_loss = 0.0;  ///< coefficient of E · Σ_e (share of choices that went to e) · (mean score of e); 0: none
   BalanceScope balance_scope = BalanceScope::Sequence;
   double z_loss = 0.0;  ///< coefficient of the mean of logsumexp(logits)²; 0: none
-  /// An expert takes at most ceil(capacity_factor · tokens · k / E) tokens of a rank's microbatch, those with the largest weights; others are dropped
-  /// there and keep their other experts. Absent: nothing is dropped.
+  /// An expert takes at most ceil(capacity_factor · tokens · k / E) tokens of a rank's microbatch, those with the largest weights; it drops the
+  /// others, which keep their other experts. Absent: nothing is dropped.
   std::optional<double> capacity_factor;
-  bool fake_balanced = false;  ///< experts by turns, whatever the router says: for benchmarks
+  bool fake_balanced = false;  ///< experts round-robin, whatever the router says: for benchmarks
   bool save_routing = false;   ///< blocks that run again take the experts of their first run instead of choosing again
 };
 
@@ -31,7 +31,7 @@ struct RoutingOptions {
 struct LayerRouting {
   std::vector<std::int64_t> loads;  ///< choices of each expert, before any are dropped
   std::int64_t num_dropped = 0;
-  double balance_loss = 0.0;  ///< without coefficient, summed over tokens: each token counts its group's loss
+  double balance_loss = 0.0;  ///< without coefficient, summed over tokens: each token adds the loss of its row or microbatch
   double z_loss = 0.0;        ///< likewise
 };
 

@@ -54,7 +54,7 @@ struct ExpertsSpec {
   bool normalize = false;             ///< weights of a token sum to 1, before `scale`
   double scale = 1.0;                 ///< multiplies the weights
   std::int64_t num_groups = 1;        ///< experts lie in equal groups …
-  std::int64_t groups_per_token = 1;  ///< … of which a token's experts come from the best so many
+  std::int64_t groups_per_token = 1;  ///< … and a token's experts come from this many of the best groups
   bool correction_bias = false;       ///< a buffer that is added to scores for the choice alone
   bool router_bias = false;
   bool bias = false;              ///< of the experts' projections

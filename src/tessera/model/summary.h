@@ -46,14 +46,14 @@ struct MemoryEstimate {
   std::int64_t weights = 0;  ///< compute weights, and masters where they are other tensors
   std::int64_t gradients = 0;
   std::int64_t optimizer = 0;    ///< both Adam moments
-  std::int64_t gathered = 0;     ///< whole units beside the shards, while the data-parallel engine works on them; 0 in one process
+  std::int64_t gathered = 0;     ///< whole units in addition to the shards, while the data-parallel engine works on them; 0 in one process
   std::int64_t messages = 0;     ///< between ranks; 0 in one process
-  std::int64_t activations = 0;  ///< what forward keeps for backward, and the largest temporaries beside it (activation_memory.h)
+  std::int64_t activations = 0;  ///< what forward keeps for backward, and the largest temporaries at the same time (activation_memory.h)
   std::int64_t staging = 0;      ///< the copy that a save in the background writes from; 0 where saving makes training wait
 
   std::int64_t total() const { return weights + gradients + optimizer + gathered + messages + activations + staging; }
 };
-/// Weights, gradients and moments of a rank that has so many elements, before they are sharded; no activations.
+/// Weights, gradients and moments of a rank that has `elements`, before they are sharded; no activations.
 MemoryEstimate estimate_state(std::int64_t elements, const MemoryRequest& request);
 /// Without what the engine gathers and sends and what saving copies: parallel/data/transient_memory.h, and train/memory_plan.h for all together.
 MemoryEstimate estimate_memory(const ModelSpec& spec, const MemoryRequest& request);

@@ -12,9 +12,9 @@
 
 namespace tessera::ops {
 
-/// Host memory for tensors that backward will ask for again, in the opposite order: each is copied out when it is kept, and on its way back while the
-/// one after it is used. Memory is kept for the next step. On a CPU the device's memory is the host's own, and nothing is saved: it is what a device
-/// does, on a machine without one.
+/// Host memory for tensors that backward asks for again in reverse order: each is copied out when it is kept, and copied back while the one kept
+/// after it is used. Buffers are reused in the next step. On a CPU, whose memory is the host's own, it saves nothing, but it exercises the path that
+/// a GPU takes.
 class ActivationPool {
  public:
   /// Tensors that would take the pool beyond `most_bytes` stay where they are.
@@ -23,7 +23,7 @@ class ActivationPool {
   ActivationPool(const ActivationPool&) = delete;
   ActivationPool& operator=(const ActivationPool&) = delete;
 
-  /// Gives the tensor away; the result gives it back, once, and starts bringing back the one that was kept before it.
+  /// Takes the tensor; the result returns it, once, and starts copying back the one that was kept before it.
   std::function<at::Tensor()> keep(const at::Tensor& tensor);
   /// In use and free.
   std::int64_t bytes() const;
@@ -35,7 +35,7 @@ class ActivationPool {
 
   std::int64_t most_bytes_;
   std::vector<at::Tensor> free_;            ///< host buffers, flat bytes
-  std::vector<std::weak_ptr<Entry>> kept_;  ///< oldest first; what nobody asks for any more has expired, and its buffer is gone
+  std::vector<std::weak_ptr<Entry>> kept_;  ///< oldest first; an entry that is no longer needed has expired, and its buffer is gone
 };
 
 /// ops::checkpoint whose input waits in `pool`, which must outlive the tape.

@@ -35,8 +35,8 @@ std::vector<Part> parts_of(const Rows& rows, std::int64_t num_threads) {
   return parts;
 }
 
-/// Calls fn(expert, first row, number of rows) for every expert that has rows, experts beside each other: small products leave threads idle one by
-/// one.
+/// Calls fn(expert, first row, number of rows) for every expert that has rows, several experts at once: small products one by one leave threads
+/// idle.
 template <class Function>
 void for_each_group(const at::Tensor& operand, const Rows& rows, const Function& fn) {
   const std::vector<Part> parts = parts_of(rows, operand.device().is_cpu() ? at::get_num_threads() : 1);

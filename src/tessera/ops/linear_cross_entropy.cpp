@@ -21,7 +21,7 @@
 namespace tessera::ops {
 namespace {
 
-// Large enough that reading and writing the weight gradient once a chunk is cheap beside its GEMM.
+// Large enough that reading and writing the weight gradient once a chunk is cheap compared with its GEMM.
 constexpr std::int64_t kChunkBytes = std::int64_t{64} << 20;
 
 template <class T>

@@ -22,7 +22,7 @@ struct RouterOptions {
   std::int64_t num_choices = 1;       ///< k
   bool normalize = false;             ///< weights of a token are divided by their sum (TopKThenSoftmax: they sum to 1 anyway)
   double scale = 1.0;                 ///< multiplies the weights
-  std::int64_t num_groups = 1;        ///< experts lie in so many equal groups; a group's worth is the sum of its two best scores
+  std::int64_t num_groups = 1;        ///< experts are in this many equal groups; a group's worth is the sum of its two best scores
   std::int64_t groups_per_token = 1;  ///< only experts of a token's best groups can be chosen
 };
 

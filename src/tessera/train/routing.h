@@ -10,7 +10,7 @@
 #include "tessera/model/spec.h"
 #include "tessera/parallel/causal_lm.h"
 
-/// What a run does about its experts besides training them: what the decoder is told of, what is counted, correction biases.
+/// What a run does about its experts besides training them: the options of the decoder, what is counted, correction biases.
 namespace tessera::train {
 
 /// The recipe's words for it as the decoder's.

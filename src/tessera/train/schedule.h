@@ -14,7 +14,7 @@ std::int64_t total_steps(const config::StepScheduler& scheduler, std::int64_t st
 /// The most steps that a run can have, as far as the recipe alone tells: max_steps, and the epochs of random data, whose size it says.
 std::optional<std::int64_t> most_steps(const config::Recipe& recipe);
 
-/// The recipe's schedule over so many steps. Adds what cannot be to `problems`.
+/// The recipe's schedule over `steps` steps. Adds whatever is impossible to `problems`.
 optim::Schedule make_schedule(const config::LoadedRecipe& loaded, std::int64_t steps, ProblemList& problems);
 
 }  // namespace tessera::train

@@ -36,7 +36,7 @@ double run_in_turn(parallel::CausalLM& model, std::span<const data::Batch> micro
   return sum;
 }
 
-/// The schedule is for so many microbatches: the short step at the end of an epoch is filled up.
+/// The schedule is for a fixed number of microbatches: the short step at the end of an epoch is filled up.
 double run_pipeline(parallel::CausalLM& model, std::span<const data::Batch> microbatches, double scale, std::uint64_t step) {
   std::vector<data::Batch> fillers;
   const auto num_microbatches = static_cast<std::size_t>(model.pipeline->plan().num_microbatches);

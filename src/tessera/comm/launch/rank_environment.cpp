@@ -57,7 +57,7 @@ std::optional<RankEnvironment> read(const Environment& environment, const Names&
                         .world_size = number_or(environment, names.world_size, 1),
                         .local_rank = number_or(environment, names.local_rank, 0),
                         .local_size = 1};
-  found.local_size = number_or(environment, names.local_size, found.local_rank + 1);  // where it is not told: as few as there can be
+  found.local_size = number_or(environment, names.local_size, found.local_rank + 1);  // when it is not set: as few as there can be
   if (const auto tasks = environment("SLURM_STEP_TASKS_PER_NODE"); names.local_size.empty() && tasks)
     found.local_size = tasks_on_node(*tasks, number_or(environment, "SLURM_NODEID", 0));
   if (found.rank < found.world_size && found.local_rank < found.local_size) return found;

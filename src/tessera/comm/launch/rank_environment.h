@@ -39,8 +39,8 @@ struct Rendezvous {
 /// From MASTER_ADDR, MASTER_PORT and torchrun's TORCHELASTIC_USE_AGENT_STORE and TORCHELASTIC_RESTART_COUNT. UserError for what is no port.
 Rendezvous torchrun_rendezvous(const Environment& environment);
 
-/// Whether torchrun's variables say what this process is: they are set, and it was not mpirun or srun that started it (torchrun below srun is told by
-/// TORCHELASTIC_RUN_ID).
+/// Whether torchrun's variables say what this process is: they are set, and it was not mpirun or srun that started it (torchrun below srun is
+/// recognised by TORCHELASTIC_RUN_ID).
 bool started_by_torchrun(const Environment& environment);
 
 /// UserError, with the line to use instead, when this process is one of several ranks that cannot start MPI: torchrun's (or what has its RANK and

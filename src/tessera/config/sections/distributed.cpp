@@ -177,7 +177,7 @@ Keys<D> megatron_fsdp_keys() {
       own(field("grad_reduce_in_fp32", &M::grad_reduce_in_fp32)),
       inert<D>("average_in_collective", Type::Bool, "has no effect: gradients are sums of losses that are divided by the step's labels already"),
       inert<D>("disable_bucketing", Type::Bool, "has no effect: a unit is what is gathered and reduced at once"),
-      inert<D>("fsdp_double_buffer", Type::Bool, "has no effect: the next unit is gathered beside the one in use anyway"),
+      inert<D>("fsdp_double_buffer", Type::Bool, "has no effect: the next unit is gathered while one is in use anyway"),
       inert<D>("megatron_fsdp_unit_modules", Type::Any, "has no effect: the units are the embedding, each block and the head"),
       always<D>("preserve_fp32_weights", "master weights are always fp32"),
       always<D>("check_for_nan_in_grad", "gradients are always checked"),

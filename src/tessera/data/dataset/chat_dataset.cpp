@@ -43,7 +43,7 @@ ChatDataset::Verdict ChatDataset::check(std::int64_t index) {
   const Conversation found = conversation(index, where);
   if (!has_assistant(found)) {
     if (chat_.skip_without_assistant) return Verdict::NoAssistant;
-    throw UserError({where, "the conversation has no assistant's turn", "only the assistant's turns are learnt", kCorrectRecord});
+    throw UserError({where, "the conversation has no assistant's turn", "only the assistant's turns are trained on", kCorrectRecord});
   }
   const std::int64_t bytes = conversation_bytes(found, context_, where);
   if (bytes < 2) throw UserError({where, "the conversation is empty", "a sample has something to read and something to predict", kCorrectRecord});

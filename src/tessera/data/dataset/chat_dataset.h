@@ -22,7 +22,7 @@ struct ChatOptions {
   bool skip_too_long = false;           ///< leave out conversations of more than seq_length tokens
 };
 
-/// AutoModel's ChatDataset, and what resembles it, over local files: conversations through the chat template; what the assistant says is learnt.
+/// AutoModel's ChatDataset, and what resembles it, over local files: conversations through the chat template, trained on what the assistant says.
 /// Every record is read and rendered at construction, so that a conversation the template refuses is found before training; tokens are made when a
 /// sample is asked for.
 class ChatDataset : public Dataset {

@@ -8,7 +8,7 @@
 namespace tessera::data {
 
 /// A finite list of samples, reachable in any order. Immutable after construction: `sample` may be called from many threads at once,
-/// always gives the same answer for the same index, and throws UserError (file:line where possible) for data the user can mend.
+/// always gives the same answer for the same index, and throws UserError (file:line where possible) for data the user can fix.
 class Dataset {
  public:
   virtual ~Dataset() = default;

@@ -105,7 +105,7 @@ std::vector<fs::path> find_data_files(const std::vector<std::string>& paths, std
 }
 
 bool is_data_file(const fs::path& file) {
-  // What stands beside the data in a folder of Hugging Face's.
+  // Other files in a data folder of Hugging Face's.
   for (const char* const other : {"dataset_info.json", "dataset_infos.json", "state.json", "dataset_dict.json", "README.txt"})
     if (file.filename() == other) return false;
   const fs::path extension = formats::without_compression(file).extension();

@@ -24,8 +24,8 @@ struct IndexRange {
   std::int64_t end = 0;
 };
 /// What the slice of a split keeps of `size` samples: "train" all, "train[:128]", "train[10:20]", "train[-5:]", "train[:10%]" as Hugging Face
-/// datasets read them (percentages rounded to the nearest). The name before the bracket chooses nothing in a local file. `limit`, when given, keeps
-/// at most so many.
+/// datasets read them (percentages rounded to the nearest). The name before the bracket chooses nothing in a local file. `limit`, when given, is
+/// the most that are kept.
 IndexRange slice_of_split(std::string_view split, std::optional<std::int64_t> limit, std::int64_t size);
 
 /// Whether the file holds records (JSONL, JSON, CSV, TSV, Parquet, Arrow); any other file is one text.

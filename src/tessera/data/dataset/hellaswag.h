@@ -11,7 +11,7 @@
 namespace tessera::data {
 
 /// AutoModel's HellaSwag over local files: records with `ctx`, `endings` (a list of texts) and `label` (which of them is right, a number or its
-/// text). Context and ending are encoded apart, each with the tokenizer's own special tokens, save those where they meet; the ending is learnt.
+/// text). Context and ending are encoded apart, each with the tokenizer's own special tokens, except where they meet; the ending is trained on.
 class HellaSwagDataset : public Dataset {
  public:
   /// `seq_length`: samples are cut to it; 0: not at all. `pad`: every sample is padded to the longest one's length, rounded up to a multiple of 8;

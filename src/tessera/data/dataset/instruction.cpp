@@ -110,7 +110,7 @@ std::vector<std::size_t> token_ends(const Tokens& tokens, const Tokenizer& token
   std::vector<std::size_t> ends;
   std::size_t end = 0;
   for (const TokenId token : tokens) ends.push_back(end += decoder.push(token).size());
-  // Bytes of an unfinished character are told with its last token: all its tokens end there.
+  // The decoder returns a character with its last token: all tokens of the character end there.
   for (std::size_t t = ends.size(); t-- > 1;)
     if (ends[t - 1] == (t >= 2 ? ends[t - 2] : 0)) ends[t - 1] = ends[t];
   return ends;
@@ -172,18 +172,18 @@ std::vector<bool> assistant_turns(const Conversation& conversation, const Tokens
     const std::size_t end = prefix_length(conversation, index + 1, whole, context, where);
     std::fill(learn.begin() + static_cast<std::ptrdiff_t>(std::min(begin, end)), learn.begin() + static_cast<std::ptrdiff_t>(end), true);
   }
-  if (!found) throw UserError({where, "the conversation has no assistant's turn", "only the assistant's turns are learnt", kCorrectRecord});
+  if (!found) throw UserError({where, "the conversation has no assistant's turn", "only the assistant's turns are trained on", kCorrectRecord});
   return learn;
 }
 
-/// A turn is one run of learnt tokens: unlearns all runs but the last.
+/// A turn is one run of tokens to train on: masks all runs but the last.
 void keep_last_turn(std::vector<bool>& learn) {
   const auto last = std::find(learn.rbegin(), learn.rend(), true);
   const auto before = std::find(last, learn.rend(), false);
   std::fill(before, learn.rend(), false);
 }
 
-/// Unlearns what differs when a message's reasoning is left out.
+/// Masks what differs when a message's reasoning is left out.
 void unlearn_reasoning(const Conversation& conversation, const Tokens& whole, const DatasetContext& context, const std::string& where,
                        std::vector<bool>& learn) {
   for (std::size_t index = 0; index < conversation.messages.size(); ++index) {

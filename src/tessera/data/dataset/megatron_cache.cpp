@@ -28,7 +28,7 @@ struct Header {
 };
 static_assert(sizeof(Header) % alignof(std::int64_t) == 0);
 
-/// The next `count` values; nothing, and all bytes left, when there are not so many.
+/// The next `count` values; nothing, and `bytes` as it was, when there are fewer.
 template <class Value>
 std::span<const Value> take(std::span<const std::byte>& bytes, std::uint64_t count) {
   if (count > bytes.size() / sizeof(Value)) return {};

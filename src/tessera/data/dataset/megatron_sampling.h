@@ -24,7 +24,7 @@ struct SamplingRequest {
   std::int64_t first_document = 0;  ///< the split's documents
   std::int64_t end_document = 0;
   std::int64_t seq_length = 0;
-  std::optional<std::int64_t> num_samples = std::nullopt;  ///< at least so many are made, over several epochs if need be; without it, one epoch's
+  std::optional<std::int64_t> num_samples = std::nullopt;  ///< at least this many are made, over several epochs if need be; without it, one epoch's
   std::uint32_t seed = 1234;
 };
 

@@ -17,7 +17,7 @@ struct Seq2SeqColumns {
 };
 
 /// AutoModel's make_seq2seq_dataset over local files, for a causal model: the source is the prompt, followed by a space, and the target the answer,
-/// which alone is learnt. Every record is read and checked at construction.
+/// which alone is trained on. Every record is read and checked at construction.
 class Seq2SeqDataset : public Dataset {
  public:
   /// UserError with the first mistakes found, each with file:line.

@@ -12,7 +12,7 @@ namespace tessera::data {
 
 /// AutoModel's make_squad_dataset over local JSON and JSONL: records with the text columns `context` and `question`, and `answers` = {"text": [the
 /// answer, …], …}. The prompt is "Context: … Question: … Answer: "; with a chat template it is the user's message and the answer the assistant's. The
-/// answer alone is learnt. Every record is read and checked at construction; tokens are made when a sample is asked for.
+/// answer alone is trained on. Every record is read and checked at construction; tokens are made when a sample is asked for.
 class SquadDataset : public Dataset {
  public:
   /// UserError with the first mistakes found, each with file:line.

@@ -15,7 +15,7 @@ namespace tessera::data {
 /// anything else.
 Conversation xlam_conversation(const OrderedJson& record, const std::string& where);
 
-/// AutoModel's make_xlam_dataset over local files. The calls alone are learnt. Every record is read and checked at construction.
+/// AutoModel's make_xlam_dataset over local files. Only the calls are trained on. Every record is read and checked at construction.
 class XlamDataset : public Dataset {
  public:
   /// UserError with the first mistakes found, each with file:line, and for a missing chat template.

@@ -18,7 +18,7 @@ struct ReplaceDecoder {
   std::string content;
 };
 struct StripDecoder {
-  std::string content;  ///< one character, taken off each token at most so many times
+  std::string content;  ///< one character, removed from each token at most `start` times in front and `stop` times at the end
   std::size_t start;
   std::size_t stop;
 };

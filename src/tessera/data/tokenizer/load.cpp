@@ -52,7 +52,7 @@ TokenizerDefinition from_directory(const fs::path& directory) {
     definition = from_vocabulary_and_merges(*files.vocab_json, *files.merges_txt);
   else
     throw UserError({directory.string(), "the directory holds no tokenizer", "tokenizer.json, tokenizer.model, or vocab.json with merges.txt",
-                     "copy the tokenizer's files beside the model"});
+                     "copy the tokenizer's files into the model's directory"});
   add_model_directory(directory, definition);
   return definition;
 }

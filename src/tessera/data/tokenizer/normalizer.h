@@ -45,7 +45,7 @@ using NormalizerStep = std::variant<UnicodeNormalizer, LowercaseNormalizer, Stri
 
 /// The steps of the "normalizer" section, sequences flattened. UserError on a type that is unknown or fields that make no sense.
 std::vector<NormalizerStep> parse_normalizer(const Json& json, const std::string& where);
-/// Whether a text that the steps leave as it is has only beginnings that they leave as they are: so do Unicode's normal forms.
+/// Whether every prefix of a text that these steps do not change is not changed by them either, as with Unicode's normal forms.
 bool keep_beginnings(const std::vector<NormalizerStep>& steps);
 /// `text` must be valid UTF-8; so is the result.
 std::string apply_normalizer(const std::vector<NormalizerStep>& steps, std::string text);

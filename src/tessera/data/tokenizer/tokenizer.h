@@ -46,7 +46,7 @@ class Tokenizer {
   /// the tokenizer's own BOS/EOS and the like around it (the post-processor of tokenizer.json).
   std::vector<TokenId> encode(std::string_view text, bool add_special_tokens) const;
   /// `encode(text, add_special_tokens)`, and the size of `encode` of the first `prefix_bytes` bytes without special tokens. What the two have in
-  /// common is done once, where it can be told apart: the words that a pattern cuts from the beginning whatever follows.
+  /// common is computed once, where it can be separated: the words that a pattern cuts from the beginning whatever follows.
   PrefixedEncoding encode_with_prefix(std::string_view text, std::size_t prefix_bytes, bool add_special_tokens) const;
   FrameSize frame_size() const;
   /// The text of `ids`, always valid UTF-8: bytes of unfinished characters come out as U+FFFD. Ids without a token (an embedding may have more rows
@@ -87,7 +87,7 @@ class IncrementalDecoder {
  private:
   Tokenizer tokenizer_;
   bool skip_special_tokens_;
-  std::vector<TokenId> window_;  ///< ids already told, for context, and those whose text is held back
+  std::vector<TokenId> window_;  ///< ids whose text was returned, for context, and those whose text is held back
   std::size_t num_context_ = 0;  ///< of the first kind
   std::size_t emitted_ = 0;      ///< bytes of the text of the first kind
 };

@@ -13,7 +13,7 @@ namespace tessera::model {
 /// the residual stream.
 enum class StagePlan : std::uint8_t { None, Units };
 
-/// One architecture: how its config.json becomes a ModelSpec. To add one, write a file like llama.cpp beside this header, declare its function below
+/// One architecture: how its config.json becomes a ModelSpec. To add one, write a file like llama.cpp next to this header, declare its function below
 /// and list it in families.cpp; the decoder changes only when the mathematics is new.
 struct Family {
   std::string_view model_type;

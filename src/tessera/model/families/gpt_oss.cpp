@@ -18,7 +18,7 @@ RopeSpec read_yarn_by_default(ConfigReader& config, const ModelSpec& spec) {
 
 }  // namespace
 
-/// Sliding and full attention by turns, with sinks; biases everywhere; experts with a clamped activation, stacked in the checkpoint.
+/// Sliding and full attention in alternate layers, with sinks; biases everywhere; experts with a clamped activation, stacked in the checkpoint.
 void describe_gpt_oss(ConfigReader& config, ModelSpec& spec) {
   CommonDefaults defaults;
   defaults.max_position_embeddings = 131072;
@@ -32,7 +32,7 @@ void describe_gpt_oss(ConfigReader& config, ModelSpec& spec) {
   spec.attention_sinks = true;
   spec.ropes = {read_yarn_by_default(config, spec)};
   config.find("initial_context_length");  // what rope_scaling says too
-  config.find("experts_per_token");       // an older name beside num_experts_per_tok
+  config.find("experts_per_token");       // an older name of num_experts_per_tok
   ExpertsSpec experts;
   experts.num_experts = read_num_experts(config, {"num_local_experts", "num_experts"});
   experts.intermediate_size = spec.intermediate_size;

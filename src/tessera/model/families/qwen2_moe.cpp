@@ -5,7 +5,7 @@
 
 namespace tessera::model {
 
-/// A qwen2 with experts, and beside them one that sees every token, weighed by a sigmoid of its own.
+/// A qwen2 with experts, and one more that sees every token, weighted by a sigmoid of its own.
 void describe_qwen2_moe(ConfigReader& config, ModelSpec& spec) {
   CommonDefaults defaults;
   defaults.max_position_embeddings = 32768;

@@ -40,7 +40,7 @@ void report_odd_rotary_dim(ConfigReader& holder, const ModelSpec& spec, std::int
   holder.contradicts(key, sizes_of_a_head(), fmt::format("makes heads of {} dimensions, {} of them rotated", spec.head_dim, rotary_dim), rule);
 }
 
-/// The share of a head that is rotated stands in the object or beside it.
+/// The share of a head that is rotated is a field of the object or of the config around it.
 void read_rotary_dim(ConfigReader& config, ConfigReader& rope, const ModelSpec& spec, const RopeDefaults& defaults, RopeSpec& result) {
   const std::string key = "partial_rotary_factor";
   config.find(key);  // known, whichever counts
@@ -132,11 +132,11 @@ RopeSpec read_rope_object(ConfigReader& config, const Json& object, const std::s
   }
   ConfigReader rope = config.nested(object, key);
   result.kind = read_kind(rope, defaults);
-  // Values inside the object come before those beside it.
+  // Values inside the object come before those around it.
   result.theta = rope.positive_number("rope_theta", config.positive_number("rope_theta", defaults.theta));
   read_rotary_dim(config, rope, spec, defaults, result);
   result.max_position_embeddings = spec.max_position_embeddings;
-  // phi3 keeps the original length beside the object, and there it comes first.
+  // phi3 keeps the original length outside the object, and that one comes first.
   const std::int64_t inside = rope.size("original_max_position_embeddings", spec.max_position_embeddings);
   result.original_max_position_embeddings = config.size("original_max_position_embeddings", inside);
   read_kind_fields(rope, result);

@@ -12,7 +12,7 @@ struct RopeDefaults {
   bool older_longrope_names = false;  ///< phi3: "su" and "yarn" mean longrope
 };
 
-/// The rotary settings of a model that has one set: rope_scaling beside rope_theta (transformers 4), or rope_parameters (transformers 5).
+/// The rotary settings of a model that has one set: rope_scaling and rope_theta (transformers 4), or rope_parameters (transformers 5).
 /// Needs head_dim and max_position_embeddings.
 RopeSpec read_rope(ConfigReader& config, const ModelSpec& spec, const RopeDefaults& defaults = {});
 

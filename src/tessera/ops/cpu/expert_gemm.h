@@ -4,9 +4,9 @@
 
 #include "tessera/ops/cpu/isa.h"
 
-/// The three products of a linear operator in fp32 for some tens of rows, on the calling thread: what one expert of many gets. A weight is then read
-/// for so few products that waiting for memory costs as much as they do, so its next part is fetched while those of one are made; what follows it in
-/// memory (the next expert's) is fetched at its end. Everything is contiguous; any size is correct.
+/// The three products of a linear operator in fp32 for a few tens of rows, as one of many experts gets them, on the calling thread. Each weight is
+/// used for so few products that waiting for memory costs as much as the products, so the next part of the weight is fetched while one part is
+/// multiplied; at its end, what follows in memory (the next expert's weight) is fetched. All operands are contiguous; any size is correct.
 namespace tessera::ops::cpu {
 
 /// output[n, o] = Σ_i input[n, i] · weight[o, i].

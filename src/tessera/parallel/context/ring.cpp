@@ -27,7 +27,7 @@ class PassingBlocks {
   bool last() const { return step_ + 1 == group_.size(); }
   const at::Tensor& here() const { return here_; }
 
-  /// Sends on what is here and asks for what comes next; the computation on `here` goes beside.
+  /// Sends on what is here and asks for what comes next, while `here` is computed on.
   void exchange() {
     if (last()) return;
     coming_ = at::empty_like(here_);

@@ -33,12 +33,12 @@ struct EngineGroups {
 };
 
 /// The one data-parallel engine. It stands behind a decoder's unit hooks: gathers a unit's weights before they are used and frees them after, and
-/// reduces a unit's gradients as soon as they are complete, beside the backward pass of the units before it. What is sharded, gathered and reduced
+/// reduces a unit's gradients as soon as they are complete, during the backward pass of the units before it. What is sharded, gathered and reduced
 /// when is the policy's choice and nothing else's.
 ///
 /// Every rank of its groups must make the same calls in the same order, with the same number of microbatches.
 ///
-/// A pipeline leaves out begin_microbatch and tells of its stages instead (DataParallelPolicy::by_stage); the hooks then only see to it that what a
+/// A pipeline leaves out begin_microbatch and announces its stages instead (DataParallelPolicy::by_stage); the hooks then only see to it that what a
 /// pass needs is there.
 ///
 ///   engine.begin_step();

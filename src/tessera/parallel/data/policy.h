@@ -21,7 +21,7 @@ enum class Sharding : std::uint8_t {
   Weights,    ///< and compute weights, gathered unit by unit (ZeRO-3, fsdp2)
 };
 
-/// With `overlap_reduce`, so many reductions at most run beside backward: each keeps a whole gradient in memory.
+/// With `overlap_reduce`, at most this many reductions run during backward: each keeps a whole gradient in memory.
 inline constexpr std::size_t kReductionsUnderWay = 2;
 
 /// How data-parallel ranks share the work: everything the strategies of a recipe differ in.
@@ -37,7 +37,7 @@ struct DataParallelPolicy {
   bool reshard_after_forward = true;
   std::int64_t forward_prefetch_depth = 1;  ///< units gathered ahead; 0: gather when needed
   std::int64_t backward_prefetch_depth = 1;
-  bool overlap_reduce = true;               ///< reductions run beside backward; otherwise each is waited for
+  bool overlap_reduce = true;               ///< reductions run during backward; otherwise each is waited for
   std::optional<at::ScalarType> wire = {};  ///< dtype gradients travel in; absent: fp32
 };
 

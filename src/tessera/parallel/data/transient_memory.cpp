@@ -39,7 +39,7 @@ std::int64_t between(const std::vector<std::int64_t>& units, std::int64_t first,
   return begin >= end ? 0 : std::accumulate(units.begin() + begin, units.begin() + end, std::int64_t{0});
 }
 
-/// How many reductions run beside the passes.
+/// How many reductions run during the passes.
 std::int64_t reductions_under_way(const DataParallelPolicy& policy) {
   return policy.overlap_reduce ? static_cast<std::int64_t>(kReductionsUnderWay) : 0;
 }
@@ -91,7 +91,7 @@ class Passes {
     return bytes_.gradient * (units_.tied_gradients + units_.gradients[static_cast<std::size_t>(unit)]);
   }
   /// Of the units whose backward came before this one's: those after it, or at the start of a later microbatch the first ones, of the one before.
-  /// From the second microbatch on a sum arrives beside the one that it is added to.
+  /// From the second microbatch on a sum arrives in memory of its own, besides the one that it is added to.
   std::int64_t gradients_under_way(std::int64_t unit) const {
     std::int64_t bytes = 0;
     for (std::int64_t other = unit + 1; other <= unit + reductions_under_way(policy_); ++other) {

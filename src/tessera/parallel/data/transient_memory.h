@@ -10,7 +10,7 @@
 
 namespace tessera::parallel {
 
-/// Bytes that come and go at a rank during a step, at their most, beside what it keeps between steps: the arithmetic of DataParallelEngine.
+/// The most bytes that a rank needs for a time during a step, in addition to what it keeps between steps: the arithmetic of DataParallelEngine.
 struct TransientMemory {
   /// Whole weights of the units in use or gathered ahead, and whole gradients until they are reduced: while the loss runs, and in the units' passes.
   std::int64_t gathered_at_loss = 0;

@@ -18,14 +18,14 @@ struct ScheduleSize {
   int stages_per_rank = 1;
 };
 
-/// Stages of each rank where nothing else asks for a number: 1 of gpipe and 1f1b, 2 of the others.
+/// Stages of each rank unless something else asks for a number: 1 for gpipe and 1f1b, 2 for the others.
 int default_stages_per_rank(ScheduleName name);
 
-/// Adds every rule that the size breaks, with the remedy: how many stages a rank has, how many microbatches the schedule needs, by what their number
-/// divides.
+/// Adds a problem with a remedy for every rule that the size breaks: how many stages a rank can have, how many microbatches the schedule needs, and
+/// of what their number is a multiple.
 void check_size(ScheduleName name, const ScheduleSize& size, const std::string& where, ProblemList& problems);
 
-/// A loop; a V of zbv_zero_bubble and dualpipev.
+/// A V for zbv_zero_bubble and dualpipev, a loop for the others.
 Placement placement(ScheduleName name, const ScheduleSize& size);
 
 /// Each rank's F, I, W and B in order; without communication. UserError when the size breaks a rule.

@@ -26,7 +26,7 @@ class StagePlanner {
   std::optional<StagePlan> plan() {
     const std::size_t before = problems_.problems().size();
     if (pipeline_.layers_per_stage && !pipeline_.module_fqns_per_model_part.empty())
-      add("layers_per_stage", "beside module_fqns_per_model_part", "either says which layers a stage holds", "leave one of them out");
+      add("layers_per_stage", "together with module_fqns_per_model_part", "either says which layers a stage holds", "leave one of them out");
     const std::optional<Placement> from_csv = placement_from_csv();
     const std::optional<int> num_stages = from_csv ? from_csv->num_stages() : number_of_stages();
     if (!num_stages || problems_.problems().size() > before) return std::nullopt;

@@ -18,13 +18,13 @@ struct StagePlan {
   int stages_per_rank = 1;
 };
 
-/// Stages of so many ranks: as many as `pp_schedule_csv` or `module_fqns_per_model_part` lists, or of `layers_per_stage` blocks each (evenly spread,
-/// their number rounded to a multiple of the ranks where `round_virtual_stages_to_pp_multiple` says so), or the schedule's own number, split by cost.
-/// Nothing when a rule is broken. Reads the CSV file: UserError when it is unreadable.
+/// Stages of `num_ranks` ranks: as many as `pp_schedule_csv` or `module_fqns_per_model_part` lists, or of `layers_per_stage` blocks each (evenly
+/// spread, their number rounded to a multiple of the ranks where `round_virtual_stages_to_pp_multiple` says so), or the schedule's own number, split
+/// by cost. Nothing when a rule is broken. Reads the CSV file: UserError when it is unreadable.
 std::optional<StagePlan> plan_stages(const config::Pipeline& pipeline, int num_ranks, const model::ParameterTable& table,
                                      const config::Locate& locate, ProblemList& problems);
 
-/// The actions of a step of so many microbatches; `pp_schedule_csv` must be for as many. Nothing when a rule is broken.
+/// The actions of a step of `num_microbatches`; `pp_schedule_csv` must be for that number. Nothing when a rule is broken.
 std::optional<Schedule> plan_schedule(const config::Pipeline& pipeline, const StagePlan& stages, int num_microbatches, const config::Locate& locate,
                                       ProblemList& problems);
 

@@ -15,14 +15,14 @@ namespace TESSERA_KERNEL_ISA {
 namespace {
 
 constexpr std::int64_t kPanel = kMicroVectors * kLanes;  // columns of a tile of sums
-constexpr std::int64_t kDepth = 128;                     // of one pass: a panel of so many rows stays in the first cache
+constexpr std::int64_t kDepth = 128;                     // of one pass: a panel of this many rows stays in the first cache
 constexpr std::int64_t kGroup = 8 * kMicroRows;          // rows of the weight that share the panels of a pass
 constexpr std::int64_t kLine = 16;                       // numbers in a cache line
 
 std::int64_t smaller(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 std::int64_t panels(std::int64_t columns) { return (columns + kPanel - 1) / kPanel; }
 
-/// What a tile fetches while it computes: rows of so many cache lines, one line for every two steps of depth.
+/// What a tile fetches while it computes: rows of `lines` cache lines, one line for every two steps of depth.
 struct Ahead {
   const float* data;
   std::int64_t row_stride;

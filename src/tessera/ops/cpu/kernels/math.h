@@ -3,7 +3,8 @@
 #include "tessera/ops/cpu/kernels/simd.h"
 
 /// Elementary functions on vectors, within about 2 ulp; infinities and NaN behave as in <cmath>.
-/// Polynomials were fitted at Chebyshev nodes in double precision; the largest relative error of each, rounding included, stands beside it.
+/// Polynomials were fitted at Chebyshev nodes in double precision; the largest relative error of each, rounding included, is noted at its
+/// coefficients.
 namespace tessera::ops::cpu::TESSERA_KERNEL_ISA {
 
 /// c[0] + c[1] x + … by Horner's rule.

@@ -19,8 +19,8 @@ struct Channels {
 /// A rank's stages, by number.
 using Stages = std::map<int, std::unique_ptr<Stage>>;
 
-/// Runs this rank's list of a lowered schedule. Sends and receives begin where they stand and travel beside computation; a pass waits for what it
-/// needs. Neighbouring stages of one rank hand over without a message. Returns when everything that was sent has left.
+/// Runs this rank's list of a lowered schedule. Sends and receives begin at their place in the list and run while passes compute; a pass waits for
+/// what it needs. Neighbouring stages of one rank need no message. Returns when everything that was sent has left.
 ///
 /// Every rank of the channels calls it with its own list of the same schedule, which must have passed plan::simulate: then no rank can block. Failure
 /// when something does not come within the communicators' timeout: each rank that waits says which action it waits for and from which rank, on
