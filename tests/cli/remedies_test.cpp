@@ -1,4 +1,4 @@
-// A mistake that a person can mend is told together with how: every "error:" on standard error is followed by its "fix:".
+// A mistake that a person can fix is reported together with the fix: every "error:" on standard error is followed by its "fix:".
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -129,7 +129,7 @@ TEST_F(Remedies, OfData) {
 TEST_F(Remedies, OfSchedulesAndOptions) {
   refusal({"simulate", "--schedule", "zzzzzz", "--pp", "2", "--microbatches", "2"}, "unknown schedule");
   refusal({"simulate", "--schedule", write("lines.csv", "0F0,0B0\n"), "--pp", "2", "--microbatches", "1"}, "1 lines for --pp 2");
-  refusal({"simulate", "--schedule", write("words.csv", "0F0,0X0\n"), "--pp", "1", "--microbatches", "1"}, "\"0X0\" is no action");
+  refusal({"simulate", "--schedule", write("words.csv", "0F0,0X0\n"), "--pp", "1", "--microbatches", "1"}, "\"0X0\" is not an action");
   const std::string qwen3 = model("qwen3", Json::object());
   std::filesystem::copy(test::test_data("data/tokenizer"), qwen3);
   refusal({"eval", qwen3, "--text", recipe(), "--seq-length", "1000000"}, "is more than the model's");

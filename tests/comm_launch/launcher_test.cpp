@@ -174,7 +174,7 @@ TEST_F(Launcher, ACrashIsQuoted) {
 TEST_F(Launcher, AnExitWithoutAWordIsADeath) {
   const Ended ended = Launched({"2", "-", "exit", "1", "0"}).wait();
   EXPECT_EQ(ended.status, 1);
-  EXPECT_THAT(ended.error, EndsWith("error: rank 1 ended the run: it died without a word\n"));
+  EXPECT_THAT(ended.error, EndsWith("error: rank 1 ended the run: it died without a message\n"));
 }
 
 TEST_F(Launcher, LogsGoToOneFilePerRank) {

@@ -102,7 +102,7 @@ TEST(Rendezvous, IsWhereTheVariablesSay) {
 TEST(Rendezvous, NeedsAPort) {
   EXPECT_THAT(error_of([] { torchrun_rendezvous(with({{"MASTER_ADDR", "host"}})); }), HasSubstr("MASTER_PORT is not"));
   for (const char* port : {"0", "65536"})
-    EXPECT_THAT(error_of([&] { torchrun_rendezvous(with({{"MASTER_ADDR", "host"}, {"MASTER_PORT", port}})); }), HasSubstr("no TCP port"));
+    EXPECT_THAT(error_of([&] { torchrun_rendezvous(with({{"MASTER_ADDR", "host"}, {"MASTER_PORT", port}})); }), HasSubstr("not a TCP port"));
 }
 
 }  // namespace

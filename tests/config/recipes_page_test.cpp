@@ -73,7 +73,7 @@ Names keys_of_reader(const Place& place, Names names) {
     load_recipe(tree, [](std::string_view) { return std::optional<std::string>(); });
   } catch (const UserError& error) {
     for (const Problem& problem : error.problems())
-      for (const std::string& unknown : matches(problem.what, "([A-Za-z_0-9]+): (?:unknown key|is no key of strategy)")) names.erase(unknown);
+      for (const std::string& unknown : matches(problem.what, "([A-Za-z_0-9]+): (?:unknown key|is not a key of strategy)")) names.erase(unknown);
   }
   return names;
 }

@@ -139,7 +139,7 @@ TEST(ModelSection, TheFieldOfTheConfigurationAsksForTheBalanceLossToo) {
 TEST(DistributedSection, StrategiesHaveTheirOwnKeys) {
   EXPECT_THAT(mistakes_of("distributed: {strategy: fsdp3}"), AllOf(HasSubstr("unknown value \"fsdp3\""), HasSubstr("did you mean fsdp2")));
   EXPECT_THAT(mistakes_of("distributed: {strategy: ddp, mp_policy: {}}"),
-              AllOf(HasSubstr("distributed.mp_policy: is no key of strategy ddp"), HasSubstr("it belongs to strategy fsdp2")));
+              AllOf(HasSubstr("distributed.mp_policy: is not a key of strategy ddp"), HasSubstr("it belongs to strategy fsdp2")));
   EXPECT_THAT(mistakes_of("distributed: {strategy: fsdp2, zero_dp_strategy: 1}"), HasSubstr("it belongs to strategy megatron_fsdp"));
   EXPECT_THAT(mistakes_of("distributed: {strategy: ddp, mp_polcy: {}}"), HasSubstr("distributed.mp_polcy: unknown key"));
   EXPECT_EQ(with("distributed: {strategy: megatron-fsdp, zero_dp_strategy: 0}").recipe.distributed.megatron_fsdp.zero_dp_strategy, 0);

@@ -47,7 +47,7 @@ TEST(Csv, OverlappedPairsAreTwoActions) {
 
 TEST(Csv, MistakesHaveTheirLine) {
   const std::string error = test::error_of([] { parse_csv("0F0,0B0\n1F0,1Q0\n(0F1;3B0)OTHER,\"2F0\"", "s.csv"); });
-  EXPECT_THAT(error, testing::AllOf(HasSubstr("s.csv:2: \"1Q0\" is no action"), HasSubstr("s.csv:3: \"(0F1;3B0)OTHER\""), HasSubstr("s.csv:3")));
+  EXPECT_THAT(error, testing::AllOf(HasSubstr("s.csv:2: \"1Q0\" is not an action"), HasSubstr("s.csv:3: \"(0F1;3B0)OTHER\""), HasSubstr("s.csv:3")));
 }
 
 TEST(Csv, NumbersThatCannotBeAllThereAreRefused) {

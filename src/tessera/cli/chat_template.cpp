@@ -142,7 +142,7 @@ int render(const CLI::App& parser, const Options& options) {
 
 Command add_chat_template(CLI::App& program) {
   const auto options = std::make_shared<Options>();
-  CLI::App* parser = program.add_subcommand("chat-template", "Show what a model's chat template makes of a conversation");
+  CLI::App* parser = program.add_subcommand("chat-template", "Render conversations with a model's chat template");
   parser->require_subcommand(1);
   CLI::App* render_parser = parser->add_subcommand("render", "Render a conversation to the text that the model reads");
   render_parser->add_option("MODEL", options->model, "Model directory or tokenizer file with a chat template, or a .jinja file")->required();
@@ -157,7 +157,7 @@ Command add_chat_template(CLI::App& program) {
   render_parser->add_option("--eos-token", options->eos_token, "eos_token");
   render_parser->add_option("--pad-token", options->pad_token, "pad_token");
   render_parser->add_option("--unk-token", options->unk_token, "unk_token");
-  render_parser->add_option("--now", options->now, "The time that strftime_now tells, e.g. 2026-01-02T03:04:05 (default: now)");
+  render_parser->add_option("--now", options->now, "The time that strftime_now returns, e.g. 2026-01-02T03:04:05 (default: now)");
   render_parser->add_flag("--generation-prompt", options->generation_prompt, "End with the beginning of the assistant's answer");
   render_parser->add_flag("--json", options->json, "Print {\"text\", \"assistant_ranges\"}: byte ranges of {% generation %} blocks")->needs(messages);
   for (CLI::App* described : {parser, render_parser})

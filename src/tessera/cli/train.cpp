@@ -95,9 +95,9 @@ Command add_train(CLI::App& program) {
   parser->add_option("--trace", options->trace, "Write when each rank computed, communicated and waited to FILE, for Perfetto or chrome://tracing")
       ->type_name("FILE");
   parser->add_flag("--check-collectives", options->check_collectives,
-                   "For debugging: before each operation between ranks, compare what they issue, and say so when it differs");
+                   "For debugging: compare what the ranks issue before each operation between them, and report differences");
   parser->footer(
-      "SIGINT and SIGTERM end the current step, save a checkpoint and exit with 0, on all ranks; the same command goes on from it.\n"
+      "SIGINT and SIGTERM end the current step, save a checkpoint and exit with 0, on all ranks; the same command resumes from it.\n"
       "When a rank dies, all end.\n\nexample:\n"
       "  tessera train examples/quickstart/finetune.yaml --optimizer.lr 1e-4 --step_scheduler.max_steps=20\n"
       "  tessera train examples/quickstart/finetune.yaml --step_scheduler.local_batch_size 4 --nproc-per-node 2 --log-dir logs\n"

@@ -79,7 +79,8 @@ int verify(const Options& options) {
     print_table(verification, options.all);
     fmt::print("{}: {}\n", options.directory.string(), verification.passed() ? "passed" : "FAILED");
     if (!verification.passed() && request.dtype != DType::F64 && model::read_model_spec(options.directory).experts)
-      fmt::print("Rounding may send a token to another expert, and all errors after that are large: --dtype float64 tells this from a mistake.\n");
+      fmt::print(
+          "Rounding may send a token to another expert, and all errors after that are large: --dtype float64 distinguishes this from a mistake.\n");
   }
   return verification.passed() ? 0 : 1;
 }
@@ -98,7 +99,7 @@ Command add_verify(CLI::App& program) {
   parser->add_flag("--json", options->json, "Print one JSON document");
   parser->footer(
       "Recipe overrides may follow: --distributed.KEY VALUE, and --step_scheduler.local_batch_size N for rows of a microbatch (default: all of a "
-      "rank's).\nExits with 1 when a difference is past its tolerance.\n\nexample:\n"
+      "rank's).\nExits with 1 when a difference exceeds its tolerance.\n\nexample:\n"
       "  tessera verify tests/data/goldens/qwen3 --step_scheduler.local_batch_size 5\n"
       "  tessera verify tests/data/goldens/qwen3 --nproc-per-node 4 --distributed.dp_replicate_size 2");
   return {parser, [options] { return verify(*options); }, ranks};

@@ -80,7 +80,7 @@ void check_all_to_all(const Communicator& communicator, const at::Tensor& input,
   check_counts(communicator, kName, input_counts, input.numel());
   check_counts(communicator, kName, output_counts, output.numel());
   require(count_of(communicator, input_counts) == count_of(communicator, output_counts), communicator, kName,
-          "what a rank sends to itself it receives");
+          "a rank receives what it sends to itself");
   require(input.scalar_type() == output.scalar_type(), communicator, kName, "input and output have one type");
 }
 

@@ -52,7 +52,7 @@ class Checker {
           "add pipeline: {} for the defaults");
     if (distributed_.offload_activations && distributed_.activation_checkpointing != ActivationCheckpointing::Full)
       add("offload_activations", ": true does not go with this activation_checkpointing",
-          "what is moved to host memory are the inputs of blocks that run again", "set activation_checkpointing: true");
+          "only the inputs of blocks that run again are moved to host memory", "set activation_checkpointing: true");
     if (distributed_.enable_async_tensor_parallel && !distributed_.sequence_parallel)
       add("enable_async_tensor_parallel", ": true does not go with sequence_parallel: false",
           "chunks are overlapped between the gather and the scatter of sequence parallelism", "add sequence_parallel: true");

@@ -130,7 +130,7 @@ std::vector<TopLevelKey> unread_keys() {
   constexpr auto yet = Support::NotSupportedYet;
   constexpr auto no = Support::NotSupported;
   const std::string launcher = "has no effect: Tessera submits no jobs; it trains where it is started";
-  const std::string distillation = "distillation from a teacher model is not done";
+  const std::string distillation = "distillation from a teacher model is not implemented";
   return {
       noted("ci", "read only by the tests that recipes come with"),
       noted("compile", "has no effect: nothing is compiled at run time"),

@@ -107,7 +107,7 @@ std::vector<Target> tokenizers_and_adapters() {
        "lora",
        {"nemo_automodel.components._peft.lora.PeftConfig", "nemo_automodel.PeftConfig"},
        Support::NotSupportedYet,
-       "adapters are still to come; full fine-tuning is what runs"},
+       "adapters are still to come; only full fine-tuning works now"},
       {TargetKind::ModelBackend,
        "backend",
        {"nemo_automodel.components.models.common.BackendConfig", "nemo_automodel.components.models.common.utils.BackendConfig",

@@ -27,7 +27,7 @@ std::vector<Target> recipes() {
        "",
        {"KnowledgeDistillationRecipe*", "EmbeddingDistillRecipe", "nemo_automodel.recipes.llm.kd.*"},
        Support::NotSupported,
-       "distillation from a teacher model is not done",
+       "distillation from a teacher model is not implemented",
        static_cast<int>(RecipeTarget::Other)},
       {kRecipe,
        "",
@@ -55,7 +55,7 @@ std::vector<Target> recipes() {
 std::vector<Target> optimizers() {
   constexpr int adamw = static_cast<int>(OptimizerKind::AdamW);
   constexpr int adam = static_cast<int>(OptimizerKind::Adam);
-  constexpr std::string_view only_adam = "AdamW and Adam are what runs";
+  constexpr std::string_view only_adam = "only AdamW and Adam are implemented";
   return {
       {kOptimizer,
        "adamw",

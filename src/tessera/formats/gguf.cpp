@@ -71,7 +71,7 @@ class HeaderParser {
   void read_magic_and_version() {
     if (reader_.remaining() < 8 || reader_.read<std::uint32_t>() != kMagic) reader_.refuse("not a GGUF file: it does not begin with \"GGUF\"");
     header_.version = reader_.read<std::uint32_t>();
-    if ((header_.version & 0xFFFF) == 0) reader_.refuse("big-endian GGUF is not supported", "convert the model anew, as little-endian");
+    if ((header_.version & 0xFFFF) == 0) reader_.refuse("big-endian GGUF is not supported", "convert the model again, as little-endian");
     if (header_.version == 1) reader_.refuse("GGUF version 1 is not supported", "convert the file to version 3 with llama.cpp");
     if (header_.version > 3) reader_.refuse(fmt::format("unknown GGUF version {}", header_.version), "convert the model to version 3 with llama.cpp");
   }

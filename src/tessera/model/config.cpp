@@ -82,7 +82,7 @@ ModelSpec read_spec(const Json& config, const std::string& where, const ConfigRe
   const std::string type = reader.text("model_type", "");
   if (type.empty()) {
     throw UserError(Problem{where, "model_type is missing", "it says which family computes the model: " + joined(supported_model_types()),
-                            "add model_type, or take config.json anew from where the model was published"});
+                            "add model_type, or download config.json again from where the model was published"});
   }
   const Family* family = find_family(type);
   if (family == nullptr) refuse_model_type(type, locate("model_type"));

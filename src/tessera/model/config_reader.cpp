@@ -38,7 +38,7 @@ std::int64_t ConfigReader::size(const std::string& key) {
   if (!has(key)) {
     wrong_.insert(key);
     problems_.add({locate_(key), fmt::format("{}{} is missing", prefix_, key), "the model's shape cannot be derived without it",
-                   "add it, or take config.json anew from where the model was published"});
+                   "add it, or download config.json again from where the model was published"});
     return 1;
   }
   return size(key, 1);

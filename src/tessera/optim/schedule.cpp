@@ -212,7 +212,7 @@ Schedule resume_schedule(const Schedule& recipe, const Schedule& checkpoint, Res
     for (const auto& [key, value] : ours.items())
       if (value != theirs.at(key))
         problems.add({where, fmt::format("lr_scheduler.{}: the recipe says {}, the checkpoint {}", key, value.dump(), theirs.at(key).dump()),
-                      "use_checkpoint_opt_param_scheduler: false wants both to agree",
+                      "use_checkpoint_opt_param_scheduler: false requires both to agree",
                       "remove that key to take the checkpoint's, or set override_opt_param_scheduler: true to take the recipe's"});
     problems.throw_if_any();
   }

@@ -144,7 +144,7 @@ class Simulator {
   void send(std::size_t rank, const Action& action, const Action& receive) {
     const Progress& own = progress(action);
     const double done = action.kind == ActionKind::SendActivation ? own.forward_end : own.gradient_end;
-    if (done == kNever) throw UserError({"", to_string(action) + " comes before the pass whose result it sends", "", "move it behind that pass"});
+    if (done == kNever) throw UserError({"", to_string(action) + " comes before the pass whose result it sends", "", "move it after that pass"});
     channel(rank, rank_of(receive.stage), receive.kind).sent.push_back({receive.stage, receive.microbatch, now_[rank] + costs_.communication});
   }
 

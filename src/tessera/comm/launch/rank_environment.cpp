@@ -73,7 +73,7 @@ void refuse_srun_without_pmi(const Environment& environment) {
   if (!step || step->world_size == 1) return;
   for (const std::string_view name : {kOpenMpi.world_size, kHydra.world_size, std::string_view("PMIX_RANK")})
     if (environment(name)) return;
-  throw UserError({"", fmt::format("srun started {} tasks without PMI, by which MPI starts", step->world_size), "ranks on CPUs talk MPI",
+  throw UserError({"", fmt::format("srun started {} tasks without PMI, which MPI needs to start", step->world_size), "ranks on CPUs talk MPI",
                    "use srun --mpi=pmix (Open MPI) or --mpi=pmi2 (MPICH), or mpirun; `srun --mpi=list` shows what there is"});
 }
 
@@ -114,7 +114,7 @@ Rendezvous torchrun_rendezvous(const Environment& environment) {
   const std::optional<std::string> port = environment("MASTER_PORT");
   const std::int64_t number = port ? to_number("MASTER_PORT", *port) : 0;
   if (number < 1 || number > 65535) {
-    throw UserError({"", port ? fmt::format("MASTER_PORT={} is no TCP port", *port) : "MASTER_ADDR is set, MASTER_PORT is not",
+    throw UserError({"", port ? fmt::format("MASTER_PORT={} is not a TCP port", *port) : "MASTER_ADDR is set, MASTER_PORT is not",
                      "ranks on GPUs meet at MASTER_ADDR:MASTER_PORT", "set it to the same free port, 1 to 65535, for every rank"});
   }
   meeting.port = static_cast<std::uint16_t>(number);

@@ -310,7 +310,7 @@ int Supervisor::conclude() {
   fmt::print(stderr, "{}error: mpirun {}\n", mpirun_said_,
              WIFSIGNALED(mpirun_status_)
                  ? fmt::format("was killed by signal {} ({})", WTERMSIG(mpirun_status_), ::strsignal(WTERMSIG(mpirun_status_)))
-                 : fmt::format("exited with status {}; its words are above", WEXITSTATUS(mpirun_status_)));
+                 : fmt::format("exited with status {}; its messages are above", WEXITSTATUS(mpirun_status_)));
   return 1;
 }
 
@@ -328,7 +328,7 @@ void Supervisor::print_cause(const Cause& cause) const {
 std::string Supervisor::death(const Cause& cause) const {
   static const std::regex words(R"(rank (\d+)[^\n]*\n?[^\n]*exited on signal (\d+))");
   std::smatch found;
-  if (!std::regex_search(mpirun_said_, found, words) || number_in(found[1].str()) != cause.rank) return "it died without a word";
+  if (!std::regex_search(mpirun_said_, found, words) || number_in(found[1].str()) != cause.rank) return "it died without a message";
   const auto number = static_cast<int>(number_in(found[2].str()));
   const std::string hint = number == SIGKILL ? ", as by kill -9 or when memory runs out" : "";
   return "it was killed by " + describe_signal(number) + hint;

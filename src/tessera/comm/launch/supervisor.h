@@ -47,7 +47,7 @@ class Supervisor {
   /// Why the run ended.
   struct Cause {
     std::int64_t rank = -1;
-    std::string error;  ///< as the rank reported it; empty: it died without a word
+    std::string error;  ///< as the rank reported it; empty: it died without a message
     std::vector<std::string> last_lines;
     int status = 1;
     std::int64_t num_ranks = 0;  ///< that reported this error as their own

@@ -338,14 +338,15 @@ std::string_view path_key(DatasetKind kind) {
 /// As AutoModel does, which also warns of a seq_length that caps nothing.
 void check_agent_chat(const Scope& scope, const Node& node, const D& section) {
   if (node.find("dataset_name") && node.find("path")) {
-    scope.mistake(node, "dataset_name and path are both given", "either names the data", "leave one of them out");
+    scope.mistake(node, "dataset_name and path are both given", "each of them names the data", "leave one of them out");
   }
   if (section.filter_overlong && !section.seq_length)
     scope.mistake(node, "filter_overlong needs seq_length", "conversations of more tokens are left out", "set seq_length");
   const bool used =
       section.truncation != Truncation::None || section.padding == Padding::MaxLength || section.truncate_history || section.filter_overlong;
   if (section.seq_length && !used)
-    scope.child("seq_length").note("caps nothing: set truncation, truncate_history or filter_overlong to shorten or leave out longer conversations");
+    scope.child("seq_length")
+        .note("limits nothing: set truncation, truncate_history or filter_overlong to shorten or leave out longer conversations");
 }
 
 void check_dataset(const Scope& scope, const Node& node, const D& section) {

@@ -234,7 +234,7 @@ Node without_foreign_keys(const Scope& scope, const Node& node, const Keys<D>& k
     const auto other = has_key(known, entry.key) ? std::nullopt : other_strategy_with(entry.key, own);
     if (!other) return false;
     ++scope.findings.num_unknown_keys;
-    scope.child(entry.key).mistake(entry.value, "is no key of strategy " + std::string(name_of(own)),
+    scope.child(entry.key).mistake(entry.value, "is not a key of strategy " + std::string(name_of(own)),
                                    "it belongs to strategy " + std::string(name_of(*other)),
                                    "leave it out, or use strategy " + std::string(name_of(*other)));
     return true;

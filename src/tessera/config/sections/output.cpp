@@ -98,7 +98,7 @@ Keys<Logging> logging_keys() {
          const auto level = read_choice(scope, node, choices);
          if (!level) return;
          section.level = *level;
-         if (normalized_choice(node.text) == "debug") scope.note("debug tells no more than info");
+         if (normalized_choice(node.text) == "debug") scope.note("debug shows no more than info");
        }},
       field("directory", &L::directory),
       field("tensorboard", &L::tensorboard),

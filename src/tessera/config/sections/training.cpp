@@ -160,7 +160,7 @@ Keys<Optimizer> torch_adam_keys() {
   using S = Optimizer;
   constexpr auto no = Support::NotSupported;
   return {
-      refused<S>("amsgrad", Type::Bool, no, "plain AdamW and Adam are what runs"),
+      refused<S>("amsgrad", Type::Bool, no, "only plain AdamW and Adam are implemented"),
       refused<S>("maximize", Type::Bool, no, "the loss is minimised"),
       refused<S>("differentiable", Type::Bool, no, "the optimizer's step is not differentiated"),
       decay_switch("decoupled_weight_decay"),
@@ -196,7 +196,7 @@ Keys<Optimizer> optimizer_keys(const Target& target) {
                               scope.unsupported(node, shown(scope, node), Support::NotSupported, "Adam's moments are always corrected for their bias",
                                                 "leave it out");
                             }},
-                           refused<Optimizer>("amsgrad", Type::Bool, Support::NotSupported, "plain AdamW and Adam are what runs")};
+                           refused<Optimizer>("amsgrad", Type::Bool, Support::NotSupported, "only plain AdamW and Adam are implemented")};
   }
   if (target.native == "flash_adamw") {
     return common_optimizer_keys() + compressed_adam_keys({{"master_weight_bits", Type::Int},

@@ -25,7 +25,7 @@ bool has_assistant(const Conversation& conversation) {
 ChatDataset::ChatDataset(Records records, InstructionOptions options, ChatOptions chat, DatasetContext context)
     : records_(std::move(records)), options_(options), chat_(std::move(chat)), context_(std::move(context)), long_samples_(options_, context_) {
   if (!context_.chat_template) {
-    throw UserError({"", "there is no chat template", "a chat dataset is written down by the tokenizer's template, or by chat_template",
+    throw UserError({"", "there is no chat template", "a chat dataset is rendered with the tokenizer's template, or with chat_template",
                      "set chat_template to a .jinja file, or use a model that was trained to chat"});
   }
   leave_out();

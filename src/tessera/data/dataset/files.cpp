@@ -57,7 +57,7 @@ void add_folder(const fs::path& folder, std::string_view split, std::vector<fs::
     problems.add(
         {folder.string(), split.empty() ? "holds no data files" : fmt::format("holds no data files of split '{}'", split),
          "data files are Parquet, Arrow, JSONL, JSON, CSV, TSV and text",
-         split.empty() ? "check the path, or download the dataset first" : "check the path, or choose a split that the files' names tell of"});
+         split.empty() ? "check the path, or download the dataset first" : "check the path, or choose a split that the files' names contain"});
   }
   for (const std::string& name : names) files.push_back((folder / name).lexically_normal());
 }

@@ -74,7 +74,7 @@ config::Dataset guess_dataset(const std::string& path) {
     if (!guess_kind(first, dataset)) {
       std::vector<std::string> columns;
       for (const auto& [name, value] : first.items()) columns.push_back(name);
-      throw UserError({path, fmt::format("the columns {} are of no kind of dataset known by its columns", fmt::join(columns, ", ")), "",
+      throw UserError({path, fmt::format("no kind of dataset is recognised by the columns {}", fmt::join(columns, ", ")), "",
                        "write a recipe whose dataset says what they are, and inspect that"});
     }
     if (dataset.kind == DatasetKind::Text) dataset.append_eod = false;

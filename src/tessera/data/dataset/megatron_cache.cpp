@@ -75,7 +75,7 @@ void keep(const fs::path& path, const std::string& description, const MegatronSa
 
 StoredSampling opened(const fs::path& path, const std::string& description) {
   std::optional<StoredSampling> sampling = read(MappedFile(path), description);
-  if (!sampling) throw Failure({path.string(), "what was just written reads differently", "", "look after the disk"});
+  if (!sampling) throw Failure({path.string(), "what was just written does not read back the same", "", "check the disk"});
   return *std::move(sampling);
 }
 

@@ -110,7 +110,7 @@ XlamDataset::XlamDataset(Records records, InstructionOptions options, DatasetCon
     : records_(std::move(records)), options_(options), context_(std::move(context)), long_samples_(options_, context_) {
   refuse_empty(records_);
   if (!context_.chat_template) {
-    throw UserError({"", "there is no chat template", "calls of functions are written down by the tokenizer's template",
+    throw UserError({"", "there is no chat template", "function calls are rendered with the tokenizer's template",
                      "set chat_template to a .jinja file, or use a model that was trained to call functions"});
   }
   for_each_index(records_.size(), context_.num_threads, "checking samples", [this](std::int64_t index) {

@@ -220,7 +220,7 @@ fs::path hub_dataset(const HubRequest& request, const config::Environment& envir
     return Hub(request, environment).fetch();
   } catch (const HttpFailure& failure) {
     if (!on_disk) throw cannot_fetch(request.name, failure.what(), refusal(failure));
-    log::warning("{}: the hub was not asked for news ({})", request.name, failure.what());
+    log::warning("{}: the hub could not be asked for newer files ({})", request.name, failure.what());
     return *on_disk;
   }
 }

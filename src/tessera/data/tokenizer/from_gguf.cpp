@@ -42,7 +42,7 @@ Cut cut_of(const std::string& name, const std::string& where) {
   if (known == kNames.end())
     throw UserError({where, fmt::format("the pre-tokenizer \"{}\" (tokenizer.ggml.pre) is not supported yet", name),
                      "it says how text is cut into words", kTakeTokenizerJson});
-  if (name == "default") log::note("{}: it does not say how text is cut into words; taking GPT-2's way", where);
+  if (name == "default") log::note("{}: it does not say how text is cut into words; using GPT-2's way", where);
   return known->cut;
 }
 

@@ -72,7 +72,7 @@ Published published(std::size_t num_ranks, const std::string& where) {
     default:
       break;
   }
-  log::note("{}: {} ranks are no published tiktoken vocabulary; text is cut into words as Llama 3 does, and there are no special tokens", where,
+  log::note("{}: {} ranks are not a published tiktoken vocabulary; text is cut into words as Llama 3 does, and there are no special tokens", where,
             num_ranks);
   return {split_then_bytes(kLlama3Pattern), {}, "", ""};
 }

@@ -11,7 +11,7 @@ namespace {
 
 TokenId token_id(const Json& json, const JsonSection& section) {
   const auto id = natural_number(json, static_cast<std::uint64_t>(std::numeric_limits<TokenId>::max()));
-  if (!id) section.fail(fmt::format("{} is no token id", json.dump().substr(0, 40)));
+  if (!id) section.fail(fmt::format("{} is not a token id", json.dump().substr(0, 40)));
   return static_cast<TokenId>(*id);
 }
 

@@ -52,8 +52,8 @@ class Checker {
     const bool forward = action.kind == ActionKind::Forward;
     if ((forward && seen.forward) || (input && seen.input_gradient) || (weight && seen.weight_gradient))
       add(text, "every pass runs once (B is I and W)", "leave the second one out");
-    if (!forward && !seen.forward) add(text, "backward passes follow the forward pass", "move it behind the F");
-    if (weight && !input && !seen.input_gradient) add(text, "a weight gradient follows the input gradient", "move it behind the I");
+    if (!forward && !seen.forward) add(text, "backward passes follow the forward pass", "move it after the F");
+    if (weight && !input && !seen.input_gradient) add(text, "a weight gradient follows the input gradient", "move it after the I");
     seen.forward |= forward;
     seen.input_gradient |= input;
     seen.weight_gradient |= weight;

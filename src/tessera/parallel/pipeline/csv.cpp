@@ -33,7 +33,7 @@ ActionList parse_line(std::string_view line, const std::string& where, ProblemLi
       if (const auto action = parse_action(trimmed(part))) {
         actions.push_back(*action);
       } else {
-        problems.add({where, fmt::format("\"{}\" is no action", part), "an action is stage, kind and microbatch: 2F0, 2I0, 2W0 or 2B0",
+        problems.add({where, fmt::format("\"{}\" is not an action", part), "an action is stage, kind and microbatch: 2F0, 2I0, 2W0 or 2B0",
                       "correct or remove it"});
       }
     }

@@ -157,7 +157,7 @@ class Reader {
       names.insert(pattern.starts_with(table_.base_prefix) || !name.starts_with(table_.base_prefix) ? name : name.substr(table_.base_prefix.size()));
     }
     const std::string meant = did_you_mean(pattern, std::vector<std::string>(names.begin(), names.end()));
-    return meant.empty() ? fmt::format("a module is called like {}", with_star(modules_[modules_.size() / 2].name)) : meant;
+    return meant.empty() ? fmt::format("module names look like {}", with_star(modules_[modules_.size() / 2].name)) : meant;
   }
 
   static bool can_be_cut(Role role) { return TensorPlan().splits(role) && role != Role::LatentDown && role != Role::Sinks; }
