@@ -17,7 +17,7 @@ struct RecipeArguments {
 };
 std::shared_ptr<RecipeArguments> add_recipe_arguments(CLI::App& parser);
 
-/// Reads the recipe with its overrides. Its mistakes are in it, for train::examine to tell with all others.
+/// Reads the recipe with its overrides. Its mistakes are in it, so that train::examine reports them with all others.
 config::LoadedRecipe read(const RecipeArguments& arguments);
 
 }  // namespace tessera::cli

@@ -20,7 +20,7 @@ struct CommunicationEvent {
   std::chrono::steady_clock::time_point wait_ended;  ///< between the last two the rank did nothing else
 };
 
-/// Where events go, e.g. into a Chrome trace. Called by the thread that waits; the sink outlives the communicators and the works that tell it.
+/// Where events go, e.g. into a Chrome trace. Called by the thread that waits; the sink outlives the communicators and the works that report to it.
 class EventSink {
  public:
   virtual ~EventSink() = default;

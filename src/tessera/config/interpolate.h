@@ -25,8 +25,8 @@ void interpolate(Node& node, const Environment& environment, ProblemList& proble
 /// `num_tokens`, `eos_token`, `pad_token_id`, `calculate_per_token_loss`, …), `author` and `secretary`.
 bool is_secret(std::string_view key);
 
-/// Problems in which what placeholders of the tree stand for is put back to how it is written: "${DATA}/x.jsonl is not on disk". Values of less than
-/// four characters, numbers and booleans are left as they are: they tell nothing, and messages are full of them.
+/// Problems in which the values of the tree's placeholders are replaced by the placeholders as they are written: "${DATA}/x.jsonl is not on disk".
+/// Values of less than four characters, numbers and booleans are left as they are: they reveal nothing, and messages are full of them.
 std::vector<Problem> with_placeholders(std::vector<Problem> problems, const Node& tree, const Environment& environment);
 
 }  // namespace tessera::config

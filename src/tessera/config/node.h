@@ -24,7 +24,7 @@ std::string to_string(const Position& position);
 struct Entry;
 
 /// One node of a YAML document: owned, with its position. Aliases are copied out and merge keys (`<<`) resolved while reading.
-/// A scalar keeps its raw text; what type it has is asked by the code that knows what it wants (as_int, as_double, …).
+/// A scalar keeps its raw text; code that needs a type asks for it (as_int, as_double, …).
 struct Node {
   enum class Kind : std::uint8_t { Null, Scalar, Sequence, Map };
   Kind kind = Kind::Null;

@@ -17,7 +17,7 @@ namespace tessera::config {
 /// Where a key stands, for messages: "distributed.tp_size" -> "recipe.yaml:14". Empty: nowhere.
 using Locate = std::function<std::string(std::string_view dotted_path)>;
 
-/// Data-parallel ranks: world_size / (tp · pp · cp); nothing when that is no whole number.
+/// Data-parallel ranks: world_size / (tp · pp · cp); nothing when that is not a whole number.
 std::optional<std::int64_t> data_parallel_size(const ParallelismSizes& sizes, std::int64_t world_size);
 
 /// Adds every violation: sizes that do not multiply to `world_size`, sizes and options that the strategy does not know, experts that do not divide.

@@ -47,7 +47,7 @@ struct Scope {
 /// The node's value for messages: quoted, cut at `longest` characters; the placeholder if it has one, hidden under a secret key.
 std::string shown(const Scope& scope, const Node& node, std::size_t longest = 60);
 
-/// Types that a key may want when its value goes nowhere.
+/// Types that a key may require although its value is not used.
 enum class Type : std::uint8_t { Bool, Int, Number, String, List, Map, Any };
 /// Adds a mistake unless the node is null or of this type.
 bool check_type(const Scope& scope, const Node& node, Type type);
@@ -201,8 +201,8 @@ Key<Section> field_refused_unless(std::string name, T Section::* member, T harml
           }};
 }
 
-/// Reads every entry of `node` by the table. A key that the table lacks is a mistake with a did-you-mean; a node that is no map too; null is an empty
-/// map.
+/// Reads every entry of `node` by the table. A key that the table lacks is a mistake with a did-you-mean, and so is a node that is not a map; null is
+/// an empty map.
 template <class Section>
 void read_section(const Scope& scope, const Node& node, const Keys<Section>& keys, Section& section);
 

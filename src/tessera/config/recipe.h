@@ -59,7 +59,7 @@ struct LoadedRecipe {
 };
 
 /// Reads a recipe, applies command-line overrides ("--a.b", "VALUE", "--a.b=VALUE", "--flag": see override.h), interpolates and types it, as far as
-/// its mistakes let it: they come with what was read, so that the caller can add what else stands in the way. UserError for what is no map of
+/// its mistakes let it: they come with what was read, so that the caller can add further problems. UserError for what is not a map of
 /// sections, malformed YAML included.
 LoadedRecipe read_recipe(const std::filesystem::path& path, std::span<const std::string> overrides, const Environment& environment);
 /// The same of a recipe without mistakes: throws UserError with all of them.

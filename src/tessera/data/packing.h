@@ -45,7 +45,7 @@ class PackedDataset : public Dataset {
   PackedDataset(std::shared_ptr<const Dataset> documents, PackingOptions options, int num_threads);
   std::int64_t size() const override { return plan_.num_packs(); }
   Sample sample(std::int64_t index) const override;
-  /// Also tells tokens per pack, the share of padding, and what was left out.
+  /// Also reports tokens per pack, the share of padding, and what was left out.
   std::string description() const override;
   const PackingPlan& plan() const { return plan_; }
 

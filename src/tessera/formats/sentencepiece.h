@@ -35,7 +35,7 @@ struct SentencePieceModel {
   bool escape_whitespaces = true;
 };
 
-/// Reads the fields above and passes over all others. Throws UserError that starts with `where` for bytes that are no such message, for a model
+/// Reads the fields above and passes over all others. Throws UserError that starts with `where` for bytes that are not such a message, for a model
 /// without pieces, and for types and algorithms the format does not define.
 SentencePieceModel parse_sentencepiece_model(std::string_view bytes, const std::string& where);
 SentencePieceModel read_sentencepiece_model(const std::filesystem::path& path);

@@ -26,8 +26,8 @@ struct Evaluation {
 /// What a model makes of windows of tokens: the sum of the negative log-likelihoods of all tokens but each window's first.
 struct WindowLoss {
   std::function<double(std::span<const std::span<const data::TokenId>> windows)> run;  ///< of several ranks: this one's share
-  std::int64_t num_at_once = 1;                                                        ///< windows that `run` should be given, if there are as many
-  std::function<double(double sum)> over_ranks = {};                                   ///< the sum of all ranks' shares; absent: there is one
+  std::int64_t num_at_once = 1;                       ///< windows that `run` should be given at once, if there are that many
+  std::function<double(double sum)> over_ranks = {};  ///< the sum of all ranks' shares; absent: there is one
 };
 WindowLoss window_loss(const model::CausalLM& model);
 /// Data-parallel ranks take windows in turn. All ranks make the same calls. Both: the model must outlive it.

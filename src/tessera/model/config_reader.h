@@ -13,8 +13,8 @@
 
 namespace tessera::model {
 
-/// Typed reading of one config.json. Remembers which fields were asked for and collects every mistake, so that reading goes on with a harmless value
-/// after one; finish() throws them all. A field that is null counts as absent.
+/// Typed reading of one config.json. Remembers which fields were asked for and collects every mistake, so that reading continues with a harmless
+/// value after one; finish() throws them all. A field that is null counts as absent.
 class ConfigReader {
  public:
   /// Where a field is set, for messages: "path:line" or just the path. For the key "": the file whose fields apply unless they are set elsewhere.
@@ -53,7 +53,7 @@ class ConfigReader {
   ConfigReader nested(const Json& object, const std::string& key) const;
   void absorb(ConfigReader&& child);
 
-  /// Fields that nobody asked for.
+  /// Fields that were never asked for.
   std::vector<std::string> unread() const;
   const Json& json() const { return config_; }
   const ProblemList& problems() const { return problems_; }

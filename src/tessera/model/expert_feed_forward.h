@@ -25,7 +25,7 @@ ExpertWeights find_expert_weights(const FindParameter& find);
 /// What one layer's routing takes from the run around it.
 struct RoutingCall {
   const RoutingOptions& options;
-  at::Tensor row_N;  ///< int64, the row of each token at hand, −1 for padding; undefined where nobody asks
+  at::Tensor row_N;  ///< int64, the row of each token at hand, −1 for padding; undefined where it is not needed
   std::int64_t num_rows = 0;
   double gradient_scale = 0.0;     ///< of auxiliary losses
   LayerRouting* record = nullptr;  ///< null: nothing is counted, and there are no auxiliary losses

@@ -11,7 +11,7 @@ namespace tessera::ops {
 /// The gradient of one activation while backward runs: empty, then the sum of what its consumers delivered.
 class GradientSlot {
  public:
-  /// Adds a gradient that the caller gives away (nobody else keeps or changes it).
+  /// Adds a gradient that the caller hands over (nothing else keeps or changes it).
   void add_owned(at::Tensor gradient);
   /// Adds a gradient that others may still read: it is never changed in place.
   void add_shared(const at::Tensor& gradient);

@@ -17,7 +17,7 @@ double gradient_norm(const model::ParameterStore& store);
 /// What torch.nn.utils.clip_grad_norm_ multiplies gradients by: min(1, max_norm / (norm + 1e-6)); 1 without a max_norm.
 double clip_coefficient(double norm, std::optional<double> max_norm);
 
-/// A gradient element that is no number.
+/// A gradient element that is not a finite number.
 struct NonFiniteGradient {
   std::string parameter;     ///< in the parameter table
   std::string tensor;        ///< Hugging Face name

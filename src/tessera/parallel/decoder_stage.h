@@ -23,7 +23,7 @@ struct PassOptions {
 
 /// Some units of a decoder as a stage of a pipeline. Each microbatch has a tape, which lives from its forward to its backward pass.
 ///
-/// Weight gradients of matrix products and embeddings can be put off; those of norms, which cost next to nothing, and the head's, which the loss
+/// Weight gradients of matrix products and embeddings can be postponed; those of norms, which cost next to nothing, and the head's, which the loss
 /// makes, cannot. With full activation checkpointing none is: a block would have to run a third time.
 class DecoderStage final : public pipeline::Stage {
  public:
@@ -36,7 +36,7 @@ class DecoderStage final : public pipeline::Stage {
   at::Tensor backward(int microbatch, at::Tensor output_gradient, bool put_off_weights) override;
   void weight_gradients(int microbatch) override;
   void gather() override { engine_.gather(units_); }
-  /// Once nothing that was put off is left.
+  /// Once nothing that was postponed is left.
   void free() override;
   void reduce_gradients() override { engine_.reduce(units_); }
 

@@ -42,9 +42,9 @@ struct Simulation {
   int peak_activations() const;
 };
 
-/// Runs a lowered schedule: ranks execute their lists in order; sends and receives begin where they stand and make nobody wait; a pass begins when
-/// its inputs are there. Between two ranks activations and gradients are two channels that deliver in the order of sending, and the k-th receive of a
-/// channel takes the k-th message.
+/// Runs a lowered schedule: ranks execute their lists in order; sends and receives begin at their place in the list and make no rank wait; a pass
+/// begins when its inputs are there. Between two ranks activations and gradients are two channels that deliver in the order of sending, and the k-th
+/// receive of a channel takes the k-th message.
 ///
 /// This is also the proof that no rank can block. Each rank waits only for what a certain rank will do, and never chooses among several messages, so
 /// which actions run in the end does not depend on how long any of them takes: when all run here, all run always. UserError that names, for each rank

@@ -65,7 +65,7 @@ struct TrainingObjects {
   checkpoint::ModelFiles model_files;
 };
 
-/// Refuses what `check` lists, reads data and model, and builds the rest from them. UserError for everything that stands in the way. Every rank of
+/// Refuses what `check` lists, reads data and model, and builds the rest from them. UserError for everything that prevents that. Every rank of
 /// the backend, which must outlive the objects, calls it.
 TrainingObjects build_objects(const config::LoadedRecipe& recipe, const config::Environment& environment, comm::Backend& backend);
 

@@ -15,7 +15,7 @@ namespace tessera::train {
 /// Where a run's metrics go: the terminal, JSON lines, TensorBoard.
 class Reporter {
  public:
-  /// `speaks`: false on all ranks but one, which then report nothing. UserError when the directory for log files cannot be made.
+  /// `speaks`: true on one rank; the others report nothing. UserError when the directory for log files cannot be made.
   Reporter(const config::Recipe& recipe, bool speaks, std::int64_t first_step, std::int64_t total_steps);
 
   void step(const StepMetrics& metrics);

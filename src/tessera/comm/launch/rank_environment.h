@@ -36,7 +36,7 @@ struct Rendezvous {
   bool served = false;  ///< torchrun itself listens there; otherwise rank 0 does
   std::string prefix;   ///< of this start's keys: a restart by torchrun must not see those of the start before
 };
-/// From MASTER_ADDR, MASTER_PORT and torchrun's TORCHELASTIC_USE_AGENT_STORE and TORCHELASTIC_RESTART_COUNT. UserError for what is no port.
+/// From MASTER_ADDR, MASTER_PORT and torchrun's TORCHELASTIC_USE_AGENT_STORE and TORCHELASTIC_RESTART_COUNT. UserError for what is not a port.
 Rendezvous torchrun_rendezvous(const Environment& environment);
 
 /// Whether torchrun's variables say what this process is: they are set, and it was not mpirun or srun that started it (torchrun below srun is

@@ -15,7 +15,7 @@ std::vector<std::filesystem::path> find_data_files(const std::vector<std::string
 
 /// Whether a file holds data, by its ending: Parquet, Arrow, JSONL, JSON, CSV, TSV, text, NanoGPT's .bin; JSON, tables and text may be compressed.
 bool is_data_file(const std::filesystem::path& file);
-/// Those of the names that speak of the split, when any of them speaks of a split (train, validation, valid, val, dev, test) in its path.
+/// Those of the names whose path names the split, when any path names a split (train, validation, valid, val, dev, test).
 std::vector<std::string> files_of_split(const std::vector<std::string>& names, std::string_view split);
 
 /// Samples [begin, end).

@@ -17,9 +17,9 @@ struct InstructionOptions {
   std::int64_t seq_length = 0;        ///< 0: none. Tokens, before the shift that makes labels of them
   bool truncate = false;              ///< cut to seq_length (the context length when there is none)
   bool pad_to_seq_length = false;     ///< padding: max_length
-  bool answer_only_loss_mask = true;  ///< learn the answer only, not the prompt
-  bool mask_history = false;          ///< of a conversation, learn the last turn of the assistant only
-  bool mask_reasoning = false;        ///< do not learn what comes from a message's `reasoning_content`
+  bool answer_only_loss_mask = true;  ///< train on the answer only, not on the prompt
+  bool mask_history = false;          ///< of a conversation, train on the last turn of the assistant only
+  bool mask_reasoning = false;        ///< do not train on what comes from a message's `reasoning_content`
 };
 
 struct InstructionSample : Sample {
@@ -27,9 +27,9 @@ struct InstructionSample : Sample {
 };
 
 /// AutoModel's format_prompt_completion: `prompt + answer` is one text, encoded with the tokenizer's own special tokens; when only the answer is
-/// learnt, as many tokens are masked as the prompt alone encodes to. (A prompt that ends with a space therefore masks the first token of the answer
-/// too, when the tokenizer joins the space to the word: kept, so that losses agree with AutoModel's.) Throws UserError naming `where` when the sample
-/// is longer than the context, or has a token that the model lacks.
+/// trained on, as many tokens are masked as the prompt alone encodes to. (A prompt that ends with a space therefore masks the first token of the
+/// answer too, when the tokenizer joins the space to the word: kept, so that losses agree with AutoModel's.) Throws UserError naming `where` when the
+/// sample is longer than the context, or has a token that the model lacks.
 InstructionSample prompt_completion_sample(std::string_view prompt, std::string_view answer, const InstructionOptions& options,
                                            const DatasetContext& context, const std::string& where);
 
@@ -40,22 +40,22 @@ struct Conversation {
 };
 
 /// AutoModel's format_chat_template: the conversation rendered with the chat template (no further special tokens). Where the template marks what the
-/// assistant says with {% generation %}, the tokens that touch a mark are learnt. Otherwise, when only answers are learnt, an assistant's turn
-/// reaches from the end of the conversation rendered up to it to the end of the conversation rendered with it. Reasoning is located by rendering once
-/// more without it. A template without a system role gets the system text at the head of the first user message. Throws UserError naming `where` as
-/// above, when there is no assistant's turn to learn, and when the template rewrites earlier turns so that turns cannot be located.
+/// assistant says with {% generation %}, the tokens that touch a mark are trained on. Otherwise, when only answers are trained on, an assistant's
+/// turn reaches from the end of the conversation rendered up to it to the end of the conversation rendered with it. Reasoning is located by rendering
+/// once more without it. A template without a system role gets the system text at the head of the first user message. Throws UserError naming `where`
+/// as above, when there is no assistant's turn to train on, and when the template rewrites earlier turns so that turns cannot be located.
 InstructionSample conversation_sample(const Conversation& conversation, const InstructionOptions& options, const DatasetContext& context,
                                       const std::string& where);
 
 /// The tokens of the conversation as rendered. UserError as for conversation_bytes.
 std::int64_t conversation_tokens(const Conversation& conversation, const DatasetContext& context, const std::string& where);
 
-/// The bytes of the conversation as rendered: a bound on its tokens (save for tokenizers whose normalizer lengthens text). UserError naming `where`
-/// when the template refuses the conversation.
+/// The bytes of the conversation as rendered: a bound on its tokens (except with tokenizers whose normalizer lengthens text). UserError naming
+/// `where` when the template refuses the conversation.
 std::int64_t conversation_bytes(const Conversation& conversation, const DatasetContext& context, const std::string& where);
 
-/// What a dataset of instructions looks at before training begins: only samples whose bytes say that they may be too long are made, for a token holds
-/// at least one byte (save for tokenizers whose normalizer lengthens text).
+/// The check for long samples before training begins. Only samples whose number of bytes says that they may be too long are made, because a token
+/// holds at least one byte (except with tokenizers whose normalizer lengthens text).
 class LongSamples {
  public:
   LongSamples(const InstructionOptions& options, const DatasetContext& context);

@@ -34,7 +34,7 @@ struct MegatronOptions {
 /// sample).
 class MegatronDataset : public Dataset {
  public:
-  /// UserError for files that are missing or damaged, shares or weights that make no sense, and splits too small for a sample.
+  /// UserError for files that are missing or damaged, shares or weights that are impossible, and splits too small for a sample.
   explicit MegatronDataset(MegatronOptions options);
   std::int64_t size() const override;
   Sample sample(std::int64_t index) const override;

@@ -76,7 +76,7 @@ class Records {
 
 /// The remedy for a record that cannot be trained on.
 inline constexpr const char* kCorrectRecord = "correct or remove this record";
-/// UserError when there are no records; `why` goes on from "the dataset is empty".
+/// UserError when there are no records; `why` continues "the dataset is empty".
 void refuse_empty(const Records& records, const std::string& why = "");
 /// The text in a record's column, nullopt when it is null or missing. UserError naming `where`, the column and what is there instead for anything but
 /// text.

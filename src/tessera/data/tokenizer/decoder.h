@@ -11,7 +11,7 @@
 namespace tessera::data {
 
 struct ByteLevelDecoder {};     ///< all tokens become one text
-struct ByteFallbackDecoder {};  ///< runs of "<0x0A>" become characters, or one U+FFFD for each byte when they are no valid UTF-8
+struct ByteFallbackDecoder {};  ///< runs of "<0x0A>" become characters, or one U+FFFD for each byte when they are not valid UTF-8
 struct FuseDecoder {};          ///< all tokens become one
 struct ReplaceDecoder {
   std::shared_ptr<const TextPattern> pattern;

@@ -12,11 +12,11 @@ namespace tessera::data {
 inline constexpr const char* kDamagedTokenizer = "download the file again; if that does not help, choose a model with another tokenizer";
 inline constexpr const char* kOtherTokenizer = "choose a model with another tokenizer";
 
-/// Typed reading of one object of a tokenizer file that nobody has checked. A field of the wrong type, or a required one that is missing, is a
+/// Typed reading of one object of a tokenizer file that has not been checked. A field of the wrong type, or a required one that is missing, is a
 /// UserError that names file, section and field; null counts as absent.
 class JsonSection {
  public:
-  /// `path` says where in the file the object is ("model", "decoder.decoders[2]"). UserError when `json` is no object.
+  /// `path` says where in the file the object is ("model", "decoder.decoders[2]"). UserError when `json` is not an object.
   JsonSection(const Json& json, std::string where, std::string path);
 
   /// nullptr when absent.

@@ -15,7 +15,7 @@ struct SpecialFrame {
 };
 
 /// Of the "post_processor" section (TemplateProcessing, BertProcessing, RobertaProcessing, ByteLevel, Sequence). UserError on a type that is
-/// unknown, on a template that leaves the text out or repeats it, and on ids that are no token ids.
+/// unknown, on a template that leaves the text out or repeats it, and on ids that are not token ids.
 SpecialFrame parse_post_processor(const Json& json, const std::string& where);
 
 /// The TemplateProcessing section that puts these around a text; null when there is nothing to put.

@@ -28,7 +28,7 @@ class Regex {
   Regex& operator=(Regex&& other) noexcept;
 
   using Take = std::function<void(std::size_t begin, std::size_t end)>;
-  /// Calls `take` for every match from left to right, searching from `start` on; after an empty match the search goes on one character later.
+  /// Calls `take` for every match from left to right, searching from `start` on; after an empty match the search continues one character later.
   /// UserError when matching exceeds PCRE2's limits: patterns come from strangers' files.
   void for_each_match(std::string_view text, const Take& take, std::size_t start = 0) const;
   /// The same for the first matches only, those that are found without a look at the end of `text`: every longer text that begins with it has them

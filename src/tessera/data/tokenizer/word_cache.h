@@ -10,7 +10,7 @@
 
 namespace tessera::data {
 
-/// Remembers the ids of words seen before; natural text repeats most of its words. Bounded: when it is full it is emptied and begins anew.
+/// Remembers the ids of words seen before; natural text repeats most of its words. Bounded: when it is full it is emptied and filled again.
 /// For one thread at a time.
 class WordCache {
  public:

@@ -8,7 +8,7 @@
 namespace tessera::ops::cpu {
 
 /// Counter-based dropout: whether an element is kept is a pure function of (key, sample, place, position, element), so the mask is the same
-/// however the work is split, and the backward pass recomputes it. `place` tells uses within a layer apart: a head for attention.
+/// however the work is split, and the backward pass recomputes it. `place` distinguishes uses within a layer: a head for attention.
 /// The 64-bit row key mixes everything but the element (splitmix64's finalizer, Steele et al. 2014); a 32-bit integer hash
 /// (xor-shift-multiply, the "lowbias32" constants found by C. Wellons' search) makes the element's word from it.
 /// Always inlined: the kernels use these too, and no copy compiled for wide instructions may serve other callers.

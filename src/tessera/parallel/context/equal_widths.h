@@ -6,7 +6,7 @@
 
 namespace tessera::parallel {
 
-/// Attention for values of another width than keys by one that wants them equal: narrower values are padded with zeros, and what they make is cut
+/// Attention for values of another width than keys by one that needs them equal: narrower values are padded with zeros, and what they make is cut
 /// off.
 std::unique_ptr<model::Attention> with_equal_widths(std::unique_ptr<model::Attention> attention);
 

@@ -16,7 +16,7 @@ struct RowSplit {
   std::vector<std::vector<model::TokenRun>> runs_of_ranks;
   std::int64_t width = 0;
 };
-/// `document_starts`: ascending from 0; empty: one document. Tokens from `length` on are nobody's.
+/// `document_starts`: ascending from 0; empty: one document. Tokens from `length` on belong to no rank.
 RowSplit split_row(std::int64_t length, const std::vector<std::int64_t>& document_starts, std::int64_t size);
 
 /// One rank's share of a microbatch.

@@ -57,7 +57,7 @@ class DataParallelEngine final : public model::UnitHooks {
   /// Of the units of one stage: begins to gather their weights, drops them, begins to reduce their gradients after the last microbatch.
   void gather(model::UnitRange units);
   void free(model::UnitRange units);
-  /// Around weight gradients that were put off: a product's input may be a norm's output, which is made again and reads the norm's weight.
+  /// Around weight gradients that were postponed: a product's input may be a norm's output, which is computed again and reads the norm's weight.
   void before_weight_gradients(model::UnitRange units);
   void after_weight_gradients(model::UnitRange units);
   void reduce(model::UnitRange units);

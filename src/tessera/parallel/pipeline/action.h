@@ -13,7 +13,7 @@ namespace tessera::pipeline {
 enum class ActionKind : std::uint8_t {
   // Computing; these alone make a schedule.
   Forward,         ///< F
-  InputGradient,   ///< I: backward as far as the previous stage waits for it; weight gradients are put off
+  InputGradient,   ///< I: backward as far as the previous stage waits for it; weight gradients are postponed
   WeightGradient,  ///< W: those
   Backward,        ///< B: I and W in one
   // What lowering adds. None of them makes the rank wait: the computing action that needs the result does.
@@ -49,7 +49,7 @@ bool makes_weight_gradient(ActionKind kind);
 std::string_view to_string(ActionKind kind);
 /// "2F0", "1RECV_B3", "0UNSHARD": stage, kind, microbatch; the text of torch.distributed.pipelining.
 std::string to_string(const Action& action);
-/// The reverse; nothing when the text is no action.
+/// The reverse; nothing when the text is not an action.
 std::optional<Action> parse_action(std::string_view text);
 
 }  // namespace tessera::pipeline

@@ -13,8 +13,8 @@ namespace tessera::pipeline {
 std::string to_csv(const Schedule& schedule);
 
 /// The reverse. Blanks around actions, empty cells (idle) and empty lines at the end mean nothing; "(0F1;3B0)OVERLAP_F_B" is its parts in turn, since
-/// a rank computes one thing at a time. UserError with "where:line" for everything that is no action, and for stages and microbatches whose number is
-/// larger than the number of actions, which cannot be all there.
+/// a rank computes one thing at a time. UserError with "where:line" for everything that is not an action, and for stages and microbatches whose
+/// number is larger than the number of actions, which cannot be all there.
 Schedule parse_csv(std::string_view text, const std::string& where);
 /// Likewise of a file; UserError when it cannot be read.
 Schedule read_schedule_csv(const std::filesystem::path& path);

@@ -23,8 +23,8 @@ struct BlockLimits {
   bool head_alone = true;  ///< the last stage may hold the head and no block
 };
 
-/// The split whose dearest stage is cheapest; among several the one whose stages are most alike (least squares). The embedding is with the first
-/// block. Empty when no split keeps the limits.
+/// The split whose most expensive stage costs least; among several the one whose stages are most alike (least squares). The embedding is with the
+/// first block. Empty when no split keeps the limits.
 std::vector<UnitRange> split_units(const std::vector<double>& costs, int num_stages, const BlockLimits& limits = {});
 
 /// The split that lists of module names say, one list for each stage: "model.embed_tokens", "model.layers.3", "model.norm", "lm_head", with the

@@ -29,7 +29,7 @@ struct TensorPlan {
 ///
 /// Styles that only say how activations lie between modules come to the same numbers: colwise, colwise_rep, colwise_gather_output and packed_colwise
 /// cut a matrix by outputs, rowwise, rowwise_rep and rowwise_split_input by inputs (an embedding: by tokens); replicate, sequence_parallel and
-/// replicated_with_grad_allreduce do not cut. Adds a problem for every pattern that matches nothing, unknown styles, modules that hang together but
+/// replicated_with_grad_allreduce do not cut. Adds a problem for every pattern that matches nothing, unknown styles, modules that belong together but
 /// are not cut together, and styles that disagree with `sequence_parallel`.
 TensorPlan tensor_plan(const std::map<std::string, std::string>& tp_plan, const model::ModelSpec& spec, bool sequence_parallel,
                        const std::string& where, ProblemList& problems);

@@ -12,10 +12,10 @@ class Stage {
   virtual at::Tensor message(int microbatch) const = 0;
   /// F. `input` is the previous stage's output, undefined at the first stage; so is the result at the last. The stage keeps what its backward needs.
   virtual at::Tensor forward(int microbatch, const at::Tensor& input) = 0;
-  /// B, or I where the weight gradients are put off: from the gradient of the output (undefined at the last stage) to that of the input (likewise at
-  /// the first), both given away.
+  /// B, or I where the weight gradients are postponed: from the gradient of the output (undefined at the last stage) to that of the input (likewise
+  /// at the first), both given away.
   virtual at::Tensor backward(int microbatch, at::Tensor output_gradient, bool put_off_weights) = 0;
-  /// W: what I has put off.
+  /// W: what I has postponed.
   virtual void weight_gradients(int microbatch) = 0;
   /// Begins to gather the stage's weights; drops them; begins to reduce its gradients.
   virtual void gather() = 0;
