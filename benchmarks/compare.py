@@ -40,7 +40,7 @@ class Steps(NamedTuple):
     uncounted: int
 
 
-# A step in bf16 without instructions takes the peer minutes, beside which warming up is nothing: one must say enough, and a small one.
+# A step in bf16 without instructions takes the peer minutes, compared with which warming up is nothing: one step has to be enough, and a small one.
 FLOAT32_SHAPE, BFLOAT16_SHAPE = Shape(4, 256), Shape(1, 512)
 BFLOAT16_STEPS, BFLOAT16_PEER_STEPS = Steps(4, 2), Steps(1, 0)
 
@@ -107,7 +107,7 @@ def compare_training(dtype: str, threads: int, float32_steps: int) -> dict:
 
 
 def compare_ranks(float32_steps: int) -> dict:
-    """Two ranks of one thread each, as fsdp2, beside one process of two threads and beside PyTorch's FSDP2."""
+    """Two ranks of one thread each, as fsdp2, compared with one process of two threads and with PyTorch's FSDP2."""
     shape, steps = FLOAT32_SHAPE, Steps(float32_steps, uncounted=2)
     tessera = [str(TESSERA), "train", "benchmarks/train.yaml", "--model.torch_dtype", "float32", "--step_scheduler.max_steps", str(steps.total),
                "--step_scheduler.global_batch_size", str(shape.rows), "--dataset.seq_len", str(shape.length),
@@ -133,7 +133,7 @@ SPLITS = {
 
 
 def compare_split(name: str, float32_steps: int) -> dict:
-    """Two ranks of one thread each that share every sample, beside one process of two threads."""
+    """Two ranks of one thread each that share every sample, compared with one process of two threads."""
     shape, distributed, fields = SPLITS[name]
     steps = Steps(float32_steps, uncounted=2) if shape == FLOAT32_SHAPE else Steps(3, uncounted=1)
     model = {"_target_": "nemo_automodel.NeMoAutoModelForCausalLM.from_config", "torch_dtype": "float32", "pretrained_model_name_or_path": MODEL}
@@ -155,8 +155,8 @@ def print_split(name: str, sides: dict) -> None:
 
 def print_ranks(sides: dict) -> None:
     print(f"{'ranks-two':<36} {'Tessera':>10} {'other':>10}")
-    print_row("2 ranks, beside PyTorch FSDP2", sides, "tokens_per_second", "tokens/s")
-    print_row("2 ranks, beside 1 process (other)", {**sides, "peer": sides["one_process"]}, "tokens_per_second", "tokens/s")
+    print_row("2 ranks, and PyTorch FSDP2", sides, "tokens_per_second", "tokens/s")
+    print_row("2 ranks, and 1 process (other)", {**sides, "peer": sides["one_process"]}, "tokens_per_second", "tokens/s")
 
 
 def compare_decoding(model: pathlib.Path, dtype: str, threads: int) -> dict:

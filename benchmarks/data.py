@@ -1,4 +1,4 @@
-"""Measures Tessera's data path beside the `tokenizers` wheel and transformers' own, on this machine, one after the other.
+"""Compares Tessera's data path with the `tokenizers` wheel and transformers' own, on this machine, one after the other.
 
     python benchmarks/data.py --tokenizer DIR_OR_FILE --text FILE [--text FILE]... [--pairs FILE.jsonl] [--megatron PREFIX] [--json FILE]
 
@@ -36,7 +36,7 @@ def tessera(*arguments):
 
 
 def tokens_per_processor_second(commands):
-    """From what a longer command counts and takes beyond a shorter one: starting does not count, nor what runs beside it."""
+    """From what a longer command counts and takes beyond a shorter one: starting does not count, nor what runs at the same time."""
 
     def run(command):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -132,13 +132,13 @@ def main():
         mine = tessera("bench", "tokenizer", options.tokenizer, text)
         all_threads = tessera("bench", "tokenizer", options.tokenizer, text, "--threads", threads)
         rows.append((f"encoding {pathlib.Path(text).name}, MB/s, one thread", mine["megabytes_per_second"], peer_tokenizer(options.tokenizer, text)))
-        rows.append((f"the same, {threads} threads beside one", all_threads["megabytes_per_second"], mine["megabytes_per_second"]))
+        rows.append((f"the same, {threads} threads compared with one", all_threads["megabytes_per_second"], mine["megabytes_per_second"]))
     if options.pairs:
         pairs = pathlib.Path(options.pairs).resolve()
         data = (f"tokenizer: {{pretrained_model_name_or_path: {options.tokenizer.resolve()}}}\n"
                 f"dataset: {{_target_: instruction, path_or_dataset_id: {pairs}, column_mapping: {{question: question, answer: answer}}}}\n")
-        rows.append(("packed pairs, tokens a second of processor time, beside the bare tokenizer", *packed_and_bare(data, pairs, options.tokenizer)))
-        rows.append(("unpacked pairs, tokens/s, one thread, beside transformers", loader(data, 1500, 1), peer_collate(options.tokenizer, pairs)))
+        rows.append(("packed pairs, tokens a second of processor time, compared with the bare tokenizer", *packed_and_bare(data, pairs, options.tokenizer)))
+        rows.append(("unpacked pairs, tokens/s, one thread, compared with transformers", loader(data, 1500, 1), peer_collate(options.tokenizer, pairs)))
     if options.megatron:
         prefix = pathlib.Path(options.megatron).resolve()
         token_bytes = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 8: 2}[prefix.with_name(prefix.name + ".idx").read_bytes()[17]]

@@ -39,7 +39,7 @@ def measure(runs: Runs) -> dict:
     figures["load, warm"] = min(runs.ours("load")["seconds"] for _ in range(2))
     loaded = runs.ours("load")
     figures["load, warm"] = min(figures["load, warm"], loaded["seconds"])
-    figures["memory beside the state"] = loaded["peak_growth_share"]
+    figures["memory in addition to the state"] = loaded["peak_growth_share"]
     figures["load by one rank less"] = min(runs.ours("load", runs.options.ranks - 1)["seconds"] for _ in range(3))
     figures["peer load, warm"] = min(runs.peer("load")["seconds"] for _ in range(2))
     runs.ours("evict")

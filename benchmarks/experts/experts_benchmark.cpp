@@ -1,5 +1,5 @@
 // Seconds of forward and backward, as JSON lines: the shortest of several runs, in fp32 on as many threads as OMP_NUM_THREADS says.
-//   experts_benchmark grouped                        ops::grouped_linear beside one ops::linear of the same FLOPs, in turn, by shape
+//   experts_benchmark grouped                        ops::grouped_linear and one ops::linear of the same FLOPs, in turn, by shape
 //   experts_benchmark layer D F E K N [REPETITIONS]  a feed-forward of E experts of F, K of them for each of N tokens of D
 #include <ATen/Parallel.h>
 #include <ATen/ops/randn.h>
