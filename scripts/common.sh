@@ -117,7 +117,7 @@ build() {
   local directory="$1" jobs="$2"
   shift 2
   # A dry run does not know of files that are new in a folder, so what looks like nothing to do is done, silently.
-  if ! "$(find_cmake)" --build "$directory" --target "${@:-all}" -- -n 2>/dev/null | grep -qE ' (Building|Linking) ' &&
+  if ! "$(find_cmake)" --build "$directory" --target "${@:-all}" -- -n 2>/dev/null | grep -E ' (Building|Linking) ' >/dev/null &&
     "$(find_cmake)" --build "$directory" --parallel "$jobs" --target "${@:-all}" >/dev/null 2>&1; then return; fi
   say "building (the first time takes some minutes)"
   "$(find_cmake)" --build "$directory" --parallel "$jobs" --target "${@:-all}" || fail "the build failed" "" "see the compiler's messages above"

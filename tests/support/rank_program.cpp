@@ -59,7 +59,7 @@ std::string complaint(const std::string& name, std::int64_t rank) {
 /// mpirun ends all ranks when one has ended: each waits until the others have said theirs.
 int fail_everywhere(const std::string& name, std::int64_t rank, launch::RankProcess& process) {
   std::this_thread::sleep_for(rank * 300ms);
-  process.error(complaint(name, rank));
+  process.error(complaint(name, rank), 2);
   std::this_thread::sleep_for(2s - rank * 300ms);
   return 2;
 }
@@ -82,8 +82,9 @@ int act(const Arguments& action, const launch::RankEnvironment& self, launch::Ra
   if (self.rank != std::stoll(action.at(1))) sleep_long();
   std::this_thread::sleep_for(300ms);  // so that the others are asleep
   if (name == "fail") {
-    process.error(complaint(name, self.rank));
-    return std::stoi(action.at(2));
+    const int status = std::stoi(action.at(2));
+    process.error(complaint(name, self.rank), status);
+    return status;
   }
   if (name == "kill") ::raise(std::stoi(action.at(2)));
   if (name == "exit") ::_exit(std::stoi(action.at(2)));

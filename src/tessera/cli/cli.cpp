@@ -162,7 +162,7 @@ int run(std::vector<std::string> arguments) {
   const auto failed = [&](int status, std::string_view text) {
     if (!process) process.emplace();  // what it is could not be found out
     std::fflush(stdout);              // an error stands after what led to it
-    process->error(text);
+    process->error(text, status);
     return status;
   };
   const int status = [&] {

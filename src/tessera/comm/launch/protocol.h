@@ -11,7 +11,7 @@
 #include <utility>
 
 /// What launcher and ranks say to each other over a Unix socket of packets (SOCK_SEQPACKET, an abstract name). Internal to this folder.
-///   rank -> launcher   "rank 3", once; "error TEXT"; "exit 1", last
+///   rank -> launcher   "rank 3", once; "error 2 TEXT", with the status that it will exit with; "exit 2", last
 ///   launcher -> rank   one packet of one byte in answer to "rank 3", carrying two file descriptors: standard output and standard error
 /// The end of either side ends the connection, which is how the other learns of its death.
 namespace tessera::launch {

@@ -122,9 +122,9 @@ void RankProcess::log_to(const std::filesystem::path& directory) {
   log::send_to({.terminal = true, .file = std::nullopt});
 }
 
-void RankProcess::error(std::string_view text) {
+void RankProcess::error(std::string_view text, int status) {
   if (log_file_ >= 0) write_whole(log_file_, std::string(text) + "\n");
-  if (link_ && link_->say("error " + std::string(text))) return;  // the launcher prints it, once for all ranks that say the same
+  if (link_ && link_->say(fmt::format("error {} {}", status, text))) return;  // the launcher prints it, once for all ranks that say the same
   const std::string prefix = is_one_of_several() ? fmt::format("[rank {}] ", environment_->rank) : "";
   std::string lines;
   for (const std::string& line : split(text, '\n')) lines += prefix + highlight_error(line) + "\n";

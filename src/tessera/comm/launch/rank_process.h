@@ -28,8 +28,9 @@ class RankProcess {
   /// Sends this rank's log lines and errors, and what else it prints on standard error, to DIR/rank_3.log too (rank 0: too; others: errors excepted,
   /// only there). Makes the directory.
   void log_to(const std::filesystem::path& directory);
-  /// Prints an error of several lines, with the rank's prefix; where there is a launcher, it prints what all ranks say.
-  void error(std::string_view text);
+  /// Prints an error of several lines, with the rank's prefix; where there is a launcher, it prints what all ranks say. `status` is what the
+  /// process will exit with: the launcher may end it before it can.
+  void error(std::string_view text, int status);
   /// The last word: the status that the process will exit with. A rank that ends without it counts as dead.
   void goodbye(int status);
 

@@ -206,10 +206,11 @@ void Supervisor::lose(Rank& rank) {
 }
 
 /// What all ranks found, or one found and the others repeat, is said once: at the end.
-void Supervisor::report(const Rank& rank, const std::string& error) {
+void Supervisor::report(const Rank& rank, const std::string& message) {
+  const std::string error = message.substr(message.find(' ') + 1);
   std::string text = error;
   const std::int64_t origin = take_origin(text, rank.number);
-  fail(rank, text, 1);
+  fail(rank, text, static_cast<int>(number_in(message)));
   if (cause_->num_ranks == 0 && cause_->error == text) cause_->rank = origin;
   if (cause_->error == text) {
     if (origin == rank.number) ++cause_->num_ranks;

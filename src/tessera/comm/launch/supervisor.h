@@ -58,7 +58,7 @@ class Supervisor {
   void hear(Rank& rank);
   void greet(Rank& rank, const std::string& number);
   void lose(Rank& rank);
-  void report(const Rank& rank, const std::string& error);
+  void report(const Rank& rank, const std::string& message);
   void fail(const Rank& rank, std::string error, int status);
   void show_lines(Rank& rank);
   void show(Rank& rank, const std::string& line);
