@@ -63,6 +63,18 @@ TEST_F(TextTest, OrderDoesNotDependOnThreads) {
   EXPECT_EQ(stream_of(one), stream_of(seven));
 }
 
+TEST_F(TextTest, SlicesAndLimitsChooseWindows) {
+  const auto path = file("a.txt", std::string(200, 'x') + "end");
+  const TextDataset all({path}, {.seq_length = 4}, context_);
+  ASSERT_GT(all.size(), 20);
+  const TextDataset slice({path}, {.seq_length = 4, .split = "train[5:9]"}, context_);
+  ASSERT_EQ(slice.size(), 4);
+  EXPECT_EQ(slice.sample(0).input_ids, all.sample(5).input_ids);
+  EXPECT_EQ(slice.sample(0).number, 0);
+  EXPECT_EQ(TextDataset({path}, {.seq_length = 4, .split = "train[5:9]", .limit = 3}, context_).size(), 3);
+  EXPECT_THAT(test::error_of([&] { TextDataset({path}, {.seq_length = 4, .split = "train[9:9]"}, context_); }), HasSubstr("keeps no"));
+}
+
 TEST_F(TextTest, NamesWhatIsWrong) {
   const auto error = [&](const std::filesystem::path& path, const TextOptions& options) {
     return test::error_of([&] { TextDataset({path}, options, context_); });

@@ -187,7 +187,8 @@ std::unique_ptr<Dataset> build_megatron(const config::Dataset& options, const Da
 }
 
 std::unique_ptr<Dataset> build_text(const config::Dataset& options, const DatasetContext& context) {
-  const TextOptions text{options.seq_length.value_or(0), options.text_column, options.append_eod};
+  const TextOptions text{options.seq_length.value_or(0), options.text_column, options.append_eod, options.split.value_or(""),
+                         options.limit_dataset_samples};
   return std::make_unique<TextDataset>(find_data_files(on_disk(options, context), options.split.value_or("")), text, context);
 }
 

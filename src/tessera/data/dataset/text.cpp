@@ -102,6 +102,10 @@ TextDataset::TextDataset(const std::vector<std::filesystem::path>& files, TextOp
   if (num_tokens() < 2)
     throw UserError({names_of(files), "the dataset is empty", "a window has at least one token and its successor",
                      "check the dataset's path and split: the files hold no text"});
+  windows_ = slice_of_split(options_.split, options_.limit, (num_tokens() - 1 + options_.seq_length - 1) / options_.seq_length);
+  if (size() == 0)
+    throw UserError({names_of(files), fmt::format("split {} keeps no window", options_.split), "its slice counts windows of seq_length tokens",
+                     "choose a wider slice"});
 }
 
 std::span<const TokenId> TextDataset::tokens() const {
@@ -109,10 +113,10 @@ std::span<const TokenId> TextDataset::tokens() const {
   return {reinterpret_cast<const TokenId*>(bytes.data()), bytes.size() / sizeof(TokenId)};
 }
 
-std::int64_t TextDataset::size() const { return (num_tokens() - 1 + options_.seq_length - 1) / options_.seq_length; }
+std::int64_t TextDataset::size() const { return windows_.end - windows_.begin; }
 
 Sample TextDataset::sample(std::int64_t index) const {
-  const auto begin = tokens().begin() + index * options_.seq_length;
+  const auto begin = tokens().begin() + (windows_.begin + index) * options_.seq_length;
   const auto length = std::min<std::int64_t>(options_.seq_length, tokens().end() - begin - 1);
   Sample sample;
   sample.input_ids.assign(begin, begin + length);

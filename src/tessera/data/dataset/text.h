@@ -10,19 +10,23 @@
 #include "tessera/core/file.h"
 #include "tessera/data/dataset/context.h"
 #include "tessera/data/dataset/dataset.h"
+#include "tessera/data/dataset/files.h"
 
 namespace tessera::data {
 
 struct TextOptions {
-  std::int64_t seq_length = 0;       ///< positions of a window, at least 1
-  std::string text_column = "text";  ///< of JSONL and JSON records
-  bool append_end_of_text = true;    ///< the tokenizer's EOS after each document that does not end with it
+  std::int64_t seq_length = 0;             ///< positions of a window, at least 1
+  std::string text_column = "text";        ///< of JSONL and JSON records
+  bool append_end_of_text = true;          ///< the tokenizer's EOS after each document that does not end with it
+  std::string split = {};                  ///< its slice, if any, chooses windows
+  std::optional<std::int64_t> limit = {};  ///< at most this many windows
 };
 
 /// Documents laid end to end and cut into windows of seq_length positions, each predicting its next token: every token but the very first is a label
-/// exactly once; the last window may be shorter. Documents are encoded with the tokenizer's own special tokens. `.jsonl` and `.json` files hold one
-/// document a record, any other file is one document. Documents are not separated in attention. Files are mapped and tokenised once, at construction,
-/// by several threads; the tokens go into a nameless temporary file ($TMPDIR or /tmp), which is mapped (4 bytes each).
+/// exactly once (unless the options leave windows out); the last window may be shorter. Documents are encoded with the tokenizer's own special
+/// tokens. `.jsonl` and `.json` files hold one document a record, any other file is one document. Documents are not separated in attention. Files are
+/// mapped and tokenised once, at construction, by several threads; the tokens go into a nameless temporary file ($TMPDIR or /tmp), which is mapped (4
+/// bytes each).
 class TextDataset : public Dataset {
  public:
   /// UserError for no text at all, records without the column, invalid UTF-8 (file:line or file and byte), tokens outside the vocabulary,
@@ -39,6 +43,7 @@ class TextDataset : public Dataset {
   TextOptions options_;
   std::optional<MappedFile> tokens_;
   std::int64_t num_documents_ = 0;
+  IndexRange windows_;  ///< those that are samples
 };
 
 }  // namespace tessera::data
