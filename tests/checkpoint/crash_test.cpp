@@ -95,14 +95,21 @@ class Scene {
     }
   }
 
-  // The next run cleans up and saves.
-  void expect_next_save_works(const fs::path& directory) const {
+  // The next run cleans up and saves, first something worse than all there is, then something better.
+  void expect_next_saves_work(const fs::path& directory) const {
+    const std::string best = list_checkpoints(directory).back().path.filename().string();  // the later, the lower
     test::UnsyncedOperations operations;
     CheckpointDirectory run(operations, directory, options(), test::alone());
     SaveRequest request = later_.request(30);
+    request.state.validation_metric = 3.0;
+    run.save(request);
+    EXPECT_EQ(link_target(directory, kLatest)->filename(), "epoch_0_step_30");
+    EXPECT_EQ(link_target(directory, kLowestValidation).value_or("none").filename(), best);
+    EXPECT_EQ(list_checkpoints(directory).size(), 2U);
+    request = later_.request(40);
     request.state.validation_metric = 0.5;
     run.save(request);
-    for (const char* link : {kLatest, kLowestValidation}) EXPECT_EQ(link_target(directory, link)->filename(), "epoch_0_step_30");
+    for (const char* link : {kLatest, kLowestValidation}) EXPECT_EQ(link_target(directory, link)->filename(), "epoch_0_step_40");
     EXPECT_EQ(std::distance(fs::directory_iterator(directory), fs::directory_iterator()), 4);  // the checkpoint, two links, the lock
   }
 
@@ -155,7 +162,7 @@ void end_at(const Scene& scene, const Point& point) {
     EXPECT_EQ(ends[rank].status, 0);
   }
   scene.expect_whole(parent / "run");
-  scene.expect_next_save_works(parent / "run");
+  scene.expect_next_saves_work(parent / "run");
 }
 
 class CrashTest : public testing::TestWithParam<Layout> {

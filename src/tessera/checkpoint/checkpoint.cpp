@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <cmath>
 #include <string_view>
 #include <utility>
 
 #include "tessera/checkpoint/consolidate.h"
 #include "tessera/checkpoint/files.h"
+#include "tessera/checkpoint/links.h"
 #include "tessera/checkpoint/recording_operations.h"
 #include "tessera/checkpoint/shard.h"
 #include "tessera/checkpoint/state.h"
@@ -59,14 +59,6 @@ Manifest start_manifest(const SaveRequest& request, std::int64_t optimizer_steps
   return manifest;
 }
 
-bool is_lower(double metric, std::optional<double> best) { return !std::isnan(metric) && (!best || metric < *best); }
-
-// The metric of the checkpoint that LOWEST_VAL points at; nothing when it points at none.
-std::optional<double> lowest_metric(const fs::path& directory) {
-  const std::optional<fs::path> target = link_target(directory, kLowestValidation);
-  return target ? read_manifest(*target).validation_metric : std::nullopt;
-}
-
 void create_writable_directory(const fs::path& path) {
   std::error_code error;
   fs::create_directories(path, error);
@@ -102,7 +94,9 @@ CheckpointDirectory::CheckpointDirectory(FileOperations& operations, fs::path pa
   at_keeper([&] {
     create_writable_directory(path_);
     lock_ = std::make_unique<DirectoryLock>(path_);
+    refuse_blocked_links(path_);
     remove_leftovers(operations_, path_);
+    repair_links(operations_, path_);
   });
 }
 
@@ -176,7 +170,7 @@ fs::path CheckpointDirectory::write(const SaveRequest& request, const OwnState& 
     operations_.rename(aside, checkpoint);
     half_written->keep();
     operations_.sync_directory(path_);
-    switch_links(checkpoint, request.state);
+    switch_links(operations_, path_, checkpoint, request.state.validation_metric);
     if (options_.max_recent_checkpoints) remove_old();
   });
   return checkpoint;
@@ -213,14 +207,6 @@ void CheckpointDirectory::complete(const fs::path& aside, const SaveRequest& req
   manifest.files.insert(recorder.files().begin(), recorder.files().end());
   write_text(operations_, aside / kManifestName, checked_text(manifest));
   operations_.sync_directory(aside);
-}
-
-void CheckpointDirectory::switch_links(const fs::path& checkpoint, const TrainingState& state) {
-  // Asked before LATEST moves: a damaged manifest there must not leave the links half switched.
-  const bool lowest = state.validation_metric && is_lower(*state.validation_metric, lowest_metric(path_));
-  replace_symlink(operations_, checkpoint.filename(), path_ / kLatest);
-  if (lowest) replace_symlink(operations_, checkpoint.filename(), path_ / kLowestValidation);
-  operations_.sync_directory(path_);
 }
 
 void CheckpointDirectory::remove_old() {

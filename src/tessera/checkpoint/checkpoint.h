@@ -60,12 +60,13 @@ struct DirectoryOptions {
   std::optional<std::int64_t> max_recent_checkpoints = {};  ///< absent: keep all
 };
 
-/// The checkpoint_dir of one run, which all its ranks share: created if need be, locked, and cleaned of what an interrupted save left. Rank 0 of the
-/// group keeps the directory; every rank writes the boxes it owns. All ranks make the same calls; where one fails, all throw.
+/// The checkpoint_dir of one run, which all its ranks share: created if need be, locked, cleaned of what an interrupted save left, and its links
+/// moved to where that save would have moved them. Rank 0 of the group keeps the directory; every rank writes the boxes it owns. All ranks make the
+/// same calls; where one fails, all throw.
 class CheckpointDirectory {
  public:
   /// `operations` and the group must outlive it, and nobody else may use them while it lives: a save in the background does. UserError when the
-  /// directory cannot be created or written, or another run holds it.
+  /// directory cannot be created or written, another run holds it, or something stands where a link goes.
   CheckpointDirectory(FileOperations& operations, std::filesystem::path path, DirectoryOptions options, comm::Communicator& group);
 
   const std::filesystem::path& path() const { return path_; }
@@ -98,7 +99,6 @@ class CheckpointDirectory {
   RankRecords write_own(const std::filesystem::path& aside, const OwnState& own);
   void consolidate(const std::filesystem::path& aside, Manifest& manifest);
   void complete(const std::filesystem::path& aside, const SaveRequest& request, Manifest manifest);
-  void switch_links(const std::filesystem::path& checkpoint, const TrainingState& state);
   void remove_old();
 
   FileOperations& operations_;

@@ -21,7 +21,6 @@
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/core/logging.h"
-#include "tessera/core/text.h"
 #include "tessera/formats/huggingface.h"
 
 namespace fs = std::filesystem;
@@ -87,51 +86,6 @@ std::string existing_text(const fs::path& directory) {
                           "the manifest is written last, so a save that was interrupted has none", "choose another checkpoint"});
 }
 
-/// A checkpoint to begin from, and what is remarkable about it.
-struct RestorePoint {
-  fs::path path;
-  std::string warning = {};
-};
-
-RestorePoint newest(const fs::path& directory) {
-  const std::vector<CheckpointEntry> entries = list_checkpoints(directory);
-  if (entries.empty())
-    throw UserError(Problem{"checkpoint.restore_from", fmt::format("LATEST: {} holds no complete checkpoint", directory.string()), "",
-                            "leave restore_from out to begin from the start"});
-  const fs::path& last = entries.back().path;
-  return {last, fmt::format("{} has no LATEST link: continuing from {}, the newest", directory.string(), last.filename().string())};
-}
-
-/// A save that was killed between the rename and the switch of the links left a complete checkpoint later than LATEST. It is where the run stands;
-/// going back to the link's target would meet it at the next save.
-RestorePoint latest(const fs::path& directory) {
-  const std::optional<fs::path> target = link_target(directory, kLatest);
-  if (!target) return newest(directory);
-  const std::vector<CheckpointEntry> entries = list_checkpoints(directory);
-  const std::optional<Number> linked = parse_name(target->filename().string());
-  if (entries.empty() || !linked || target->parent_path() != fs::canonical(directory) || entries.back().step <= linked->step) return {*target};
-  const fs::path& last = entries.back().path;
-  return {fs::canonical(last),
-          fmt::format("{}: LATEST was not yet moved to {}, which is complete: continuing from it", directory.string(), last.filename().string())};
-}
-
-RestorePoint find_restore_point(const fs::path& directory, const std::string& restore_from, bool weights_alone) {
-  if (restore_from == kLatest) return latest(directory);
-  if (restore_from == kLowestValidation) {
-    if (const auto target = link_target(directory, restore_from)) return {*target};
-    throw UserError(Problem{"checkpoint.restore_from", "there is no LOWEST_VAL in " + directory.string(),
-                            "it is written when a save follows a validation", existing_text(directory)});
-  }
-  for (const fs::path& candidate : {directory / restore_from, fs::path(restore_from)}) {
-    if (!fs::is_directory(candidate)) continue;
-    const bool model_directory = weights_alone && formats::has_weights(candidate);
-    if (!is_checkpoint(candidate) && !model_directory) not_a_checkpoint(candidate);
-    return {fs::canonical(candidate)};
-  }
-  throw UserError(Problem{"checkpoint.restore_from", fmt::format("\"{}\" is neither a checkpoint in {} nor a path", restore_from, directory.string()),
-                          "", existing_text(directory)});
-}
-
 std::set<fs::path> linked_checkpoints(const fs::path& directory) {
   std::set<fs::path> targets;
   for (const fs::directory_entry& entry : fs::directory_iterator(directory)) {
@@ -195,14 +149,35 @@ std::optional<fs::path> link_target(const fs::path& directory, const std::string
   return target;
 }
 
-fs::path resolve_restore_from(const fs::path& directory, const std::string& restore_from, bool weights_alone) {
-  const RestorePoint found = find_restore_point(directory, restore_from, weights_alone);
-  if (!found.warning.empty()) log::warning(std::string_view(found.warning));
-  return found.path;
+std::optional<fs::path> latest_checkpoint(const fs::path& directory) {
+  const std::vector<CheckpointEntry> entries = list_checkpoints(directory);
+  const std::optional<fs::path> target = link_target(directory, kLatest);
+  const auto is_target = [&](const CheckpointEntry& entry) { return fs::canonical(entry.path) == target; };
+  if (target && std::ranges::none_of(entries, is_target)) return target;  // someone's own choice
+  if (entries.empty()) return std::nullopt;
+  return fs::canonical(entries.back().path);
 }
 
-void check_restore_from(const fs::path& directory, const std::string& restore_from, bool weights_alone) {
-  find_restore_point(directory, restore_from, weights_alone);
+fs::path resolve_restore_from(const fs::path& directory, const std::string& restore_from, bool weights_alone) {
+  if (restore_from == kLatest) {
+    if (const auto latest = latest_checkpoint(directory)) return *latest;
+    throw UserError(Problem{"checkpoint.restore_from", fmt::format("LATEST: {} holds no complete checkpoint", directory.string()), "",
+                            "leave restore_from out to begin from the start"});
+  }
+  if (restore_from == kLowestValidation) {
+    if (const auto target = link_target(directory, restore_from)) return *target;
+    throw UserError(Problem{"checkpoint.restore_from", "there is no LOWEST_VAL in " + directory.string(),
+                            "it is written when a save follows a validation", existing_text(directory)});
+  }
+  for (const fs::path& candidate : {directory / restore_from, fs::path(restore_from)}) {
+    std::error_code error;
+    if (!fs::is_directory(candidate, error)) continue;
+    const bool model_directory = weights_alone && formats::has_weights(candidate);
+    if (!is_checkpoint(candidate) && !model_directory) not_a_checkpoint(candidate);
+    return fs::canonical(candidate);
+  }
+  throw UserError(Problem{"checkpoint.restore_from", fmt::format("\"{}\" is neither a checkpoint in {} nor a path", restore_from, directory.string()),
+                          "", existing_text(directory)});
 }
 
 bool holds_checkpoints(const fs::path& directory) { return !list_checkpoints(directory).empty() || !leftovers_in(directory).empty(); }

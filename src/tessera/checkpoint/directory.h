@@ -29,13 +29,14 @@ std::vector<CheckpointEntry> list_checkpoints(const std::filesystem::path& direc
 /// What a link points at, when that is a complete checkpoint.
 std::optional<std::filesystem::path> link_target(const std::filesystem::path& directory, const std::string& link);
 
-/// checkpoint.restore_from: LATEST (the newest when there is no link, or when the link is older because a save was killed just
-/// before switching it), LOWEST_VAL, a name in `directory`, or a path. The complete checkpoint it means;
-/// UserError that lists what there is, or says that the path is an incomplete checkpoint. A plain Hugging Face directory is accepted where the
-/// weights alone are wanted.
+/// What LATEST means: the newest checkpoint, wherever the link leads (a run that ends between a save's last two steps leaves it behind, and going
+/// back would meet that checkpoint at the next save); unless someone has led it to a checkpoint that is not one of the directory's.
+std::optional<std::filesystem::path> latest_checkpoint(const std::filesystem::path& directory);
+
+/// checkpoint.restore_from: LATEST (latest_checkpoint), LOWEST_VAL, a name in `directory`, or a path. The complete checkpoint it means; UserError
+/// that lists what there is, or says that the path is an incomplete checkpoint. A plain Hugging Face directory is accepted where the weights alone
+/// are wanted.
 std::filesystem::path resolve_restore_from(const std::filesystem::path& directory, const std::string& restore_from, bool weights_alone = false);
-/// The check alone, which warns of nothing.
-void check_restore_from(const std::filesystem::path& directory, const std::string& restore_from, bool weights_alone);
 /// Whether this is a checkpoint of a run, and a complete one.
 bool is_checkpoint(const std::filesystem::path& path);
 

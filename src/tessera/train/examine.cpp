@@ -156,7 +156,7 @@ void check_restore_point(const config::LoadedRecipe& loaded, ProblemList& proble
   const config::Checkpoint& options = loaded.recipe.checkpoint;
   if (!loaded.is_read("checkpoint") || !options.enabled || options.restore_from.empty()) return;
   try {
-    checkpoint::check_restore_from(options.checkpoint_dir, options.restore_from, !options.restore_optimizer);
+    checkpoint::resolve_restore_from(options.checkpoint_dir, options.restore_from, !options.restore_optimizer);
   } catch (const UserError& error) {
     for (const Problem& problem : error.problems())
       problems.add({config::where(loaded.tree, "checkpoint.restore_from"), problem.where + ": " + problem.what, problem.rule, problem.fix});

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "tessera/checkpoint/directory.h"
+#include "tessera/checkpoint/links.h"
 #include "tessera/cli/checkpoint/commands.h"
 #include "tessera/core/error.h"
 
@@ -27,6 +28,7 @@ int prune(const Options& options) {
   if (checkpoint::holds_checkpoints(options.directory)) lock.emplace(options.directory);
   const auto operations = posix_file_operations();
   checkpoint::remove_leftovers(*operations, options.directory);
+  checkpoint::repair_links(*operations, options.directory);
   OrderedJson removed = OrderedJson::array();
   for (const fs::path& path : checkpoint::prune(*operations, options.directory, options.keep)) removed.push_back(path.string());
   OrderedJson kept = OrderedJson::array();
