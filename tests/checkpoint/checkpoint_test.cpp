@@ -161,10 +161,6 @@ TEST(CheckpointTest, NeverOverwrites) {
   const SmallRun run;
   save(directory.path(), run.request(5));
   EXPECT_THAT(error_of([&] { save(directory.path(), run.request(5)); }), HasSubstr("epoch_0_step_5: exists already"));
-  test::UnsyncedOperations operations;
-  const CheckpointDirectory opened(operations, directory.path(), {}, test::alone());
-  opened.refuse_later_checkpoints(5);
-  EXPECT_THAT(error_of([&] { opened.refuse_later_checkpoints(4); }), AllOf(HasSubstr("later than step 4"), HasSubstr("restore_from: LATEST")));
 }
 
 TEST(CheckpointTest, RefusesADirectoryItCannotUse) {

@@ -68,6 +68,20 @@ TEST(DirectoryTest, SaysWhatARestorePathIsInstead) {
   EXPECT_THAT(error_of([&] { resolve_restore_from(directory.path(), "model"); }), HasSubstr("a model directory, not a checkpoint"));
 }
 
+TEST(DirectoryTest, WhatLaterSavesWouldMeetIsRefused) {
+  const TemporaryDirectory directory;
+  const auto refusal = [&](std::int64_t step) { return error_of([&] { refuse_later_checkpoints(directory.path(), step); }); };
+  add(directory.path(), "epoch_0_step_4");
+  refuse_later_checkpoints(directory.path(), 4);
+  EXPECT_THAT(refusal(3), AllOf(HasSubstr("holds epoch_0_step_4, later than step 3"), HasSubstr("restore_from: LATEST")));
+  add(directory.path(), "epoch_0_step_2", false);
+  refuse_later_checkpoints(directory.path(), 4);
+  add(directory.path(), "epoch_0_step_6", false);
+  fs::create_symlink("epoch_0_step_4", directory / "epoch_0_step_7");
+  EXPECT_THAT(refusal(4), AllOf(HasSubstr("epoch_0_step_6: not a complete checkpoint: it has no manifest.json"),
+                                HasSubstr("epoch_0_step_7: a link, not a checkpoint"), HasSubstr("remove it")));
+}
+
 TEST(DirectoryTest, RemovesOnlyItsOwnLeftovers) {
   const TemporaryDirectory directory;
   for (const char* name : {".epoch_0_step_1.saving", ".epoch_0_step_2.removing"}) add(directory.path(), name);

@@ -106,15 +106,6 @@ void CheckpointDirectory::at_keeper(const std::function<void()>& work) {
   });
 }
 
-void CheckpointDirectory::refuse_later_checkpoints(std::int64_t step) const {
-  const std::vector<CheckpointEntry> entries = list_checkpoints(path_);
-  if (entries.empty() || entries.back().step <= step) return;
-  throw UserError(Problem{path_.string(),
-                          fmt::format("holds {}, later than step {} where this run begins", entries.back().path.filename().string(), step),
-                          "a complete checkpoint is never overwritten",
-                          "continue from it with checkpoint.restore_from: LATEST, or choose another checkpoint.checkpoint_dir"});
-}
-
 CheckpointDirectory::OwnState CheckpointDirectory::own_state(const SaveRequest& request) {
   const Pieces owned = request.store->owned_pieces();
   return {(request.saves_masters ? master_boxes : compute_boxes)(*request.store, owned), optimizer_boxes(*request.store, *request.optimizer, owned)};

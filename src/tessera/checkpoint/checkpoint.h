@@ -70,8 +70,8 @@ class CheckpointDirectory {
   CheckpointDirectory(FileOperations& operations, std::filesystem::path path, DirectoryOptions options, comm::Communicator& group);
 
   const std::filesystem::path& path() const { return path_; }
-  /// UserError when the directory holds checkpoints later than `step`, where the run begins: saving would meet them. Ask before training.
-  void refuse_later_checkpoints(std::int64_t step) const;
+  /// See refuse_later_checkpoints (directory.h).
+  void refuse_later_checkpoints(std::int64_t step) const { checkpoint::refuse_later_checkpoints(path_, step); }
 
   /// Writes epoch_E_step_S aside, syncs it, renames it into place; then points LATEST, and LOWEST_VAL when the metric is the lowest so far, at it and
   /// removes what max_recent_checkpoints no longer keeps. Failure (disk full, …) leaves the earlier checkpoints and links as they were; UserError

@@ -180,6 +180,24 @@ fs::path resolve_restore_from(const fs::path& directory, const std::string& rest
                           "", existing_text(directory)});
 }
 
+void refuse_later_checkpoints(const fs::path& directory, std::int64_t step) {
+  if (const std::vector<CheckpointEntry> entries = list_checkpoints(directory); !entries.empty() && entries.back().step > step)
+    throw UserError(Problem{directory.string(),
+                            fmt::format("holds {}, later than step {} where this run begins", entries.back().path.filename().string(), step),
+                            "a complete checkpoint is never overwritten",
+                            "continue from it with checkpoint.restore_from: LATEST, or choose another checkpoint.checkpoint_dir"});
+  ProblemList problems;
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory)) {
+    const std::optional<Number> number = parse_name(entry.path().filename().string());
+    if (!number || number->step <= step || (is_checkpoint(entry.path()) && !entry.is_symlink())) continue;
+    problems.add({entry.path().string(),
+                  fmt::format("{}, and has the name of one later than step {} where this run begins",
+                              entry.is_symlink() ? "a link, not a checkpoint" : "not a complete checkpoint: it has no manifest.json", step),
+                  "a run neither continues from it nor writes over it", "remove it, or choose another checkpoint.checkpoint_dir"});
+  }
+  problems.throw_if_any();
+}
+
 bool holds_checkpoints(const fs::path& directory) { return !list_checkpoints(directory).empty() || !leftovers_in(directory).empty(); }
 
 void remove_leftovers(FileOperations& operations, const fs::path& directory) {

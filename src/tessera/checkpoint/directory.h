@@ -40,6 +40,10 @@ std::filesystem::path resolve_restore_from(const std::filesystem::path& director
 /// Whether this is a checkpoint of a run, and a complete one.
 bool is_checkpoint(const std::filesystem::path& path);
 
+/// UserError when saves of a run that begins at `step` would meet something: a later checkpoint, or a later one that is not complete. Ask before
+/// training.
+void refuse_later_checkpoints(const std::filesystem::path& directory, std::int64_t step);
+
 /// Whether prune and remove_leftovers could find anything.
 bool holds_checkpoints(const std::filesystem::path& directory);
 /// Removes what an interrupted save or removal left behind. Only names with this program's own prefix and suffix are touched.
