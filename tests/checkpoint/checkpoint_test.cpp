@@ -247,9 +247,7 @@ TEST(CorruptionTest, NamesTheDamagedTensor) {
   SmallRun run;
   const fs::path checkpoint = save(directory.path(), run.request(1));
   const fs::path file = checkpoint / "optim/shard-00001-of-00001.safetensors";
-  std::string bytes = test::read_file(file);
-  bytes.back() = static_cast<char>(bytes.back() ^ 1);
-  test::write_file(file, bytes);
+  test::flip_a_bit(file);
   EXPECT_THAT(error_of([&] { run.restore(checkpoint, {.verify = Verify::Full}); }), HasSubstr("exp_avg_sq.model.norm.weight is damaged"));
 }
 
@@ -284,9 +282,7 @@ TEST(CorruptionTest, RanksCheckTheFilesTogether) {
   SmallRun run;
   const fs::path checkpoint = save(directory.path(), run.request(1));
   for (const char* name : {"model/shard-00001-of-00001.safetensors", "optim/shard-00001-of-00001.safetensors", "model/config.json", "config.yaml"}) {
-    std::string bytes = test::read_file(checkpoint / name);
-    bytes.back() ^= 1;
-    test::write_file(checkpoint / name, bytes);
+    test::flip_a_bit(checkpoint / name);
     int found = 0;
     for (int rank = 0; rank < 3; ++rank) {
       try {
@@ -297,8 +293,7 @@ TEST(CorruptionTest, RanksCheckTheFilesTogether) {
       }
     }
     EXPECT_EQ(found, 1) << name;
-    bytes.back() ^= 1;
-    test::write_file(checkpoint / name, bytes);
+    test::flip_a_bit(checkpoint / name);  // back
   }
 }
 

@@ -66,10 +66,10 @@ TEST(CompareTest, ACheckpointAndAModelByWeightsAlone) {
   const auto operations = posix_file_operations();
   const SmallRun run(DType::BF16);
   const fs::path a = save(directory / "a", run.request(1));
-  consolidate(*operations, a, directory / "model", {});
+  consolidate(*operations, a, directory / "model", {}, test::alone());
   EXPECT_TRUE(compare(a, directory / "model").same());
   EXPECT_EQ(compare(directory / "model", a).num_tensors, 6u);
-  consolidate(*operations, a, directory / "wide", {.dtype = DType::F32});
+  consolidate(*operations, a, directory / "wide", {.dtype = DType::F32}, test::alone());
   EXPECT_THAT(compare(a, directory / "wide").structure, Contains("model.norm.weight is BF16 [5] in A, F32 [5] in B"));
 }
 

@@ -16,6 +16,7 @@ namespace {
 
 using test::error_of;
 using test::SmallRun;
+using testing::AllOf;
 using testing::HasSubstr;
 
 struct Saved {
@@ -51,7 +52,7 @@ TEST(ConsolidateTest, GivesAHuggingFaceDirectoryWithTheSameWeights) {
   const Saved saved;
   const fs::path output = saved.directory / "out";
   const auto operations = posix_file_operations();
-  consolidate(*operations, saved.checkpoint, output, {.max_shard_size = 100});
+  consolidate(*operations, saved.checkpoint, output, {.max_shard_size = 100}, test::alone());
   EXPECT_TRUE(fs::exists(output / "model.safetensors.index.json"));
   EXPECT_EQ(read_json_file(output / "config.json").at("model_type"), "small");
   EXPECT_FALSE(fs::exists(output / "consolidate.sh"));
@@ -59,16 +60,57 @@ TEST(ConsolidateTest, GivesAHuggingFaceDirectoryWithTheSameWeights) {
   EXPECT_EQ(source->tensors().size(), 6u);
   for (const char* name : {"layers.0.up.weight", "layers.0.down.weight", "model.norm.weight"})
     EXPECT_EQ(read(*source, name), expected(saved.run, name)) << name;
-  EXPECT_THAT(error_of([&] { consolidate(*operations, saved.checkpoint, output, {}); }), HasSubstr("exists already"));
+  EXPECT_THAT(error_of([&] { consolidate(*operations, saved.checkpoint, output, {}, test::alone()); }), HasSubstr("exists already"));
 }
 
 TEST(ConsolidateTest, ConvertsTheDtypeAndSaysSo) {
   const Saved saved;
   const fs::path output = saved.directory / "out/";
   const auto operations = posix_file_operations();
-  consolidate(*operations, saved.checkpoint, output, {.dtype = DType::F16});
+  consolidate(*operations, saved.checkpoint, output, {.dtype = DType::F16}, test::alone());
   EXPECT_EQ(read_json_file(output / "config.json").at("torch_dtype"), "float16");
   EXPECT_EQ(formats::HuggingFaceDirectory(output).find("model.norm.weight")->info.dtype, DType::F16);
+}
+
+// What came out would have hashes of its own, or none.
+TEST(ConsolidateTest, DamageIsRefusedAndNotCopied) {
+  const Saved saved;
+  const fs::path output = saved.directory / "out";
+  const auto operations = posix_file_operations();
+  const auto consolidate_with = [&](Verify verify) { consolidate(*operations, saved.checkpoint, output, {.verify = verify}, test::alone()); };
+  test::flip_a_bit(saved.checkpoint / "model/shard-00001-of-00001.safetensors");
+  EXPECT_THAT(error_of([&] { consolidate_with(Verify::Full); }),
+              AllOf(HasSubstr("model/shard-00001-of-00001.safetensors"), HasSubstr("model.norm.weight is damaged")));
+  EXPECT_FALSE(fs::exists(output));
+  consolidate_with(Verify::Off);  // as asked
+  fs::remove_all(output);
+  test::flip_a_bit(saved.checkpoint / "model/config.json");
+  EXPECT_THAT(error_of([&] { consolidate_with(Verify::Off); }), HasSubstr("model/config.json"));
+}
+
+TEST(ConsolidateTest, RanksFindDamageTogether) {
+  const Saved saved;
+  test::flip_a_bit(saved.checkpoint / "model/shard-00001-of-00001.safetensors");
+  const auto ends = test::run_forked(3, [&](comm::Communicator& group) -> std::int64_t {
+    const auto operations = posix_file_operations();
+    return error_of([&] { consolidate(*operations, saved.checkpoint, saved.directory / "out", {}, group); }).find("is damaged") != std::string::npos;
+  });
+  for (const test::RankEnd& end : ends) EXPECT_EQ(end.answer, 1);
+  EXPECT_FALSE(fs::exists(saved.directory / "out"));
+}
+
+TEST(ConsolidateTest, ProgressCoversWhatIsHashedAndWritten) {
+  const Saved saved;
+  const auto operations = posix_file_operations();
+  const Manifest manifest = read_manifest(saved.checkpoint);
+  for (const Verify verify : {Verify::Full, Verify::Sizes}) {
+    std::uint64_t bytes = 0;
+    ConsolidateOptions options{.verify = verify, .progress = [&](std::uint64_t more) { bytes += more; }};
+    const fs::path output = saved.directory / std::to_string(static_cast<int>(verify));
+    consolidate(*operations, saved.checkpoint, output, options, test::alone());
+    const std::uint64_t header = fs::file_size(output / "model.safetensors") - 2 * 105;  // of 105 bf16 elements
+    EXPECT_EQ(bytes, bytes_to_consolidate(manifest, options, 1) + header);
+  }
 }
 
 TEST(ConsolidateTest, ACheckpointIsATensorSource) {

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 
 #include "support/support.h"
-#include "tessera/checkpoint/hash.h"
 #include "tessera/core/error.h"
 
 namespace tessera::checkpoint {
@@ -74,23 +73,6 @@ TEST(ManifestTest, RefusesFilesThatAreNotItsOwn) {
 TEST(ManifestTest, ADirectoryWithoutOneIsNotComplete) {
   const test::TemporaryDirectory directory;
   EXPECT_THAT(error_of([&] { read_manifest(directory.path()); }), HasSubstr("no manifest.json"));
-}
-
-TEST(ManifestTest, VerifyNamesEachFile) {
-  const test::TemporaryDirectory directory;
-  test::write_file(directory / "short", "abc");
-  test::write_file(directory / "right", "abc");
-  Manifest manifest;
-  manifest.files = {{"short", {4, ""}}, {"right", {3, hash_of_file(directory / "right")}}, {"gone", {1, ""}}};
-  const auto names = [&](Verify verify) {
-    std::string text;
-    for (const Problem& problem : verify_files(directory.path(), manifest, verify)) text += problem.what + "; ";
-    return text;
-  };
-  EXPECT_EQ(names(Verify::Off), "");
-  EXPECT_EQ(names(Verify::Sizes), "the file is missing; 3 bytes where 4 were saved: truncated; ");
-  EXPECT_EQ(names(Verify::Full), names(Verify::Sizes));
-  EXPECT_TRUE(verify_files(directory.path(), manifest, Verify::Full, [](const std::string& name) { return name == "right"; }).empty());
 }
 
 }  // namespace

@@ -14,6 +14,7 @@ namespace {
 using test::error_of;
 using test::SmallRun;
 using test::TemporaryDirectory;
+using testing::AllOf;
 using testing::HasSubstr;
 
 ReshardLayout shards(std::int64_t num_ranks, model::ParameterTable table = test::small_table()) {
@@ -35,8 +36,8 @@ TEST(ReshardTest, AnyNumberOfRanksHoldsTheSameState) {
     for (const std::int64_t num_ranks : {1, 2, 5}) {
       const fs::path output = directory / std::to_string(num_ranks);
       std::uint64_t bytes = 0;
-      reshard(operations, whole, output, shards(num_ranks), [&](std::uint64_t more) { bytes += more; });
-      EXPECT_EQ(bytes, bytes_to_compare(whole, whole));
+      reshard(operations, whole, output, shards(num_ranks), {.progress = [&](std::uint64_t more) { bytes += more; }});
+      EXPECT_EQ(bytes, bytes_to_reshard(read_manifest(whole), Verify::Full));
       const Manifest manifest = read_manifest(output);
       EXPECT_TRUE(verify_files(output, manifest, Verify::Full).empty());
       EXPECT_EQ(manifest.layout.at("world_size"), num_ranks);
@@ -65,6 +66,24 @@ TEST(ReshardTest, PlannedPiecesAreThoseOfAStore) {
         EXPECT_EQ(planned[i].piece.size, actual[i].piece.size);
       }
     }
+  }
+}
+
+// What came out would have hashes of its own.
+TEST(ReshardTest, DamageIsRefusedAndNotCopied) {
+  test::UnsyncedOperations operations;
+  for (const char* const name : {"model/shard-00001-of-00001.safetensors", "optim/shard-00001-of-00001.safetensors", "loader.json", "config.yaml"}) {
+    const TemporaryDirectory directory;
+    const SmallRun run;
+    const fs::path whole = CheckpointDirectory(operations, directory / "run", {}, test::alone()).save(run.request(1));
+    const auto reshard_with = [&](Verify verify) { reshard(operations, whole, directory / "out", shards(2), {.verify = verify}); };
+    test::flip_a_bit(whole / name);
+    EXPECT_THAT(error_of([&] { reshard_with(Verify::Full); }), AllOf(HasSubstr(name), HasSubstr("not what was saved")));
+    EXPECT_FALSE(fs::exists(directory / "out"));
+    if (std::string_view(name).ends_with(".safetensors"))
+      reshard_with(Verify::Sizes);  // as asked
+    else
+      EXPECT_THAT(error_of([&] { reshard_with(Verify::Off); }), HasSubstr(name));
   }
 }
 

@@ -80,6 +80,13 @@ struct SmallRun {
   }
 };
 
+/// In the last byte of a file.
+inline void flip_a_bit(const std::filesystem::path& path) {
+  std::string bytes = read_file(path);
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  write_file(path, bytes);
+}
+
 /// Every weight, master and moment that both hold, bit for bit.
 inline bool same_state(const SmallRun& a, const SmallRun& b) {
   if (a.optimizer.num_steps() != b.optimizer.num_steps()) return false;

@@ -106,11 +106,31 @@ TEST_F(CheckpointCommands, Reshard) {
   };
   EXPECT_THAT(refused("--distributed.dp_replicate_size=3"), HasSubstr("3"));
   EXPECT_THAT(refused("--optimizer.lr=3"), HasSubstr("unknown option --optimizer.lr=3"));
+  EXPECT_THAT(refused("--verify=some"), HasSubstr("--verify: unknown value \"some\""));
   // A run goes on from it in the same place.
   const auto on = run_tessera({"train", directory_ / "recipe.yaml", "--step_scheduler.max_steps=4", "--model.torch_dtype=bfloat16",
                                "--checkpoint.restore_from=" + output.string(), "--checkpoint.checkpoint_dir=" + (directory_ / "on").string()});
   EXPECT_EQ(on.status, 0) << on.error;
   EXPECT_EQ(run_tessera({"checkpoint", "diff", run() / "epoch_0_step_4", directory_ / "on/epoch_0_step_4"}).status, 0);
+}
+
+// No command makes something new, with no hashes or hashes of its own, of damaged bytes.
+TEST_F(CheckpointCommands, DamageIsNotCopied) {
+  const fs::path shard = first() / "model/shard-00001-of-00001.safetensors";
+  std::string bytes = test::read_file(shard);
+  bytes.back() ^= 1;
+  test::write_file(shard, bytes);
+  const std::string out = directory_ / "out";
+  for (const std::vector<std::string>& command : {std::vector<std::string>{"checkpoint", "consolidate", first(), out},
+                                                  {"checkpoint", "reshard", first(), out, "--nproc", "2"},
+                                                  {"convert", first(), out}}) {
+    const auto refused = run_tessera(command);
+    EXPECT_EQ(refused.status, 2);
+    EXPECT_THAT(refused.error, AllOf(HasSubstr("model/shard-00001-of-00001.safetensors"), HasSubstr("is damaged")));
+    EXPECT_FALSE(fs::exists(out));
+  }
+  EXPECT_EQ(run_tessera({"checkpoint", "consolidate", first(), out, "--verify", "sizes"}).status, 0);
+  EXPECT_EQ(run_tessera({"checkpoint", "reshard", first(), directory_ / "out2", "--nproc", "2", "--verify", "off"}).status, 0);
 }
 
 TEST_F(CheckpointCommands, Prune) {

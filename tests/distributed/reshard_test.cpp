@@ -13,6 +13,7 @@
 #include "tessera/checkpoint/compare.h"
 #include "tessera/checkpoint/directory.h"
 #include "tessera/checkpoint/manifest.h"
+#include "tessera/checkpoint/verify.h"
 #include "tessera/comm/values.h"
 #include "tessera/core/json.h"
 #include "tessera/train/run.h"

@@ -12,6 +12,7 @@
 #include "tessera/checkpoint/compare.h"
 #include "tessera/checkpoint/directory.h"
 #include "tessera/checkpoint/manifest.h"
+#include "tessera/checkpoint/verify.h"
 #include "tessera/core/json.h"
 #include "tessera/core/text.h"
 #include "train/one_process.h"

@@ -13,6 +13,7 @@
 #include "tessera/checkpoint/manifest.h"
 #include "tessera/checkpoint/signature.h"
 #include "tessera/checkpoint/staging.h"
+#include "tessera/checkpoint/verify.h"
 #include "tessera/comm/communicator.h"
 #include "tessera/core/file.h"
 #include "tessera/core/json.h"

@@ -146,6 +146,9 @@ void copy_model_files(FileOperations& operations, const fs::path& model, const f
     if (belongs_to_model_directory(entry)) copy_file(operations, entry.path(), output / entry.path().filename());
 }
 
+// What is read of a checkpoint.
+bool is_of_model(const std::string& file) { return file.starts_with("model/") && !is_consolidated(file); }
+
 }  // namespace
 
 std::vector<FilePart> parts_of_rank(const std::vector<std::uint64_t>& sizes, int rank, int num_ranks) {
@@ -200,9 +203,20 @@ void write_consolidated_model_files(FileOperations& operations, const Consolidat
   copy_model_files(operations, source.model_files, output, options.dtype);
 }
 
-void consolidate(FileOperations& operations, const fs::path& checkpoint, const fs::path& output, const ConsolidateOptions& options) {
-  const Manifest manifest = read_manifest(checkpoint);
-  consolidate(operations, {checkpoint, &manifest.model, checkpoint / "model"}, output, options, *comm::self_communicator());
+std::uint64_t bytes_to_consolidate(const Manifest& manifest, const ConsolidateOptions& options, int num_ranks) {
+  std::uint64_t bytes = bytes_to_hash(manifest, options.verify, is_of_model);
+  for (const auto& [name, record] : manifest.model) bytes += formats::num_elements(record.shape) * size_of(options.dtype.value_or(record.dtype));
+  return bytes / static_cast<std::uint64_t>(num_ranks);
+}
+
+void consolidate(FileOperations& operations, const fs::path& checkpoint, const fs::path& output, const ConsolidateOptions& options,
+                 comm::Communicator& group) {
+  Manifest manifest;
+  comm::together(group, [&] {
+    manifest = read_manifest(checkpoint);
+    refuse_damage(checkpoint, manifest, options.verify, share_of_rank(manifest, is_of_model, group.rank(), group.size()), options.progress);
+  });
+  consolidate(operations, {checkpoint, &manifest.model, checkpoint / "model"}, output, options, group);
 }
 
 void consolidate(FileOperations& operations, const ConsolidateSource& source, const fs::path& output, const ConsolidateOptions& options,

@@ -10,6 +10,7 @@
 
 #include "tessera/checkpoint/files.h"
 #include "tessera/checkpoint/manifest.h"
+#include "tessera/checkpoint/verify.h"
 #include "tessera/comm/communicator.h"
 #include "tessera/core/dtype.h"
 #include "tessera/core/file.h"
@@ -21,7 +22,8 @@ namespace tessera::checkpoint {
 struct ConsolidateOptions {
   std::uint64_t max_shard_size = 5'000'000'000;  ///< bytes of a file
   std::optional<DType> dtype = {};               ///< absent: as saved
-  Progress progress = {};                        ///< of the bytes this rank writes
+  Verify verify = Verify::Full;                  ///< of a checkpoint's files (refuse_damage); other sources have no hashes
+  Progress progress = {};                        ///< of the bytes this rank hashes first, then of those it writes
 };
 
 /// The weights of model/ under their Hugging Face names, assembled from whatever boxes they were saved in: for conversion and generation.
@@ -30,10 +32,13 @@ std::unique_ptr<formats::TensorSource> open_checkpoint_source(const std::filesys
 /// The same of any records: the files lie in `root`.
 std::unique_ptr<formats::TensorSource> open_records_source(const std::filesystem::path& root, TensorRecords records);
 
-/// Writes a Hugging Face directory (weights in shards, index, config.json, tokenizer files) that is complete when `output` appears. Streams: no more
-/// than some MiB are in memory. UserError when `checkpoint` is not complete or `output` exists; Failure when writing fails.
+/// The ranks of `group` together write a Hugging Face directory (weights in shards, index, config.json, tokenizer files) that is complete when
+/// `output` appears. Streams: no more than some MiB are in memory. UserError when `checkpoint` is not complete or damaged, or `output` exists;
+/// Failure when writing fails. Every rank calls it; where one fails, all throw.
 void consolidate(FileOperations& operations, const std::filesystem::path& checkpoint, const std::filesystem::path& output,
-                 const ConsolidateOptions& options);
+                 const ConsolidateOptions& options, comm::Communicator& group);
+/// About how many bytes `options.progress` will be told of, at each of `num_ranks` ranks.
+std::uint64_t bytes_to_consolidate(const Manifest& manifest, const ConsolidateOptions& options, int num_ranks);
 
 /// Where consolidated weights come from.
 struct ConsolidateSource {
@@ -41,7 +46,7 @@ struct ConsolidateSource {
   const TensorRecords* model;         ///< its boxes' files are written, whether or not a manifest says so
   std::filesystem::path model_files;  ///< the folder of config.json, tokenizer and generation files
 };
-/// The same from any source, by all ranks of `group` together: every rank calls it; where one fails, all throw.
+/// The same from any source.
 void consolidate(FileOperations& operations, const ConsolidateSource& source, const std::filesystem::path& output, const ConsolidateOptions& options,
                  comm::Communicator& group);
 

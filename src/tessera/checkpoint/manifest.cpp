@@ -10,7 +10,6 @@
 #include "tessera/checkpoint/directory.h"
 #include "tessera/checkpoint/hash.h"
 #include "tessera/core/error.h"
-#include "tessera/formats/safetensors.h"
 #include "tessera/formats/tensor_spec.h"
 
 namespace fs = std::filesystem;
@@ -129,39 +128,6 @@ Manifest manifest_from_json(const Json& json, const std::string& where) {
   return manifest;
 }
 
-// Which boxes of a damaged shard have other bytes than were saved; empty when the damage lies elsewhere.
-std::vector<std::string> damaged_tensors(const fs::path& path, const std::string& name, const Manifest& manifest) try {
-  const formats::SafetensorsFile file(path);
-  std::vector<std::string> damaged;
-  for (const TensorRecords* tensors : {&manifest.model, &manifest.optim})
-    for (const auto& [tensor, record] : *tensors)
-      for (const BoxRecord& box : record.boxes) {
-        const formats::TensorInfo* info = box.file == name ? file.find(tensor) : nullptr;
-        if (info != nullptr && hash_hex(file.bytes(*info)) != box.xxh3) damaged.push_back(tensor);
-      }
-  return damaged;
-} catch (const UserError&) {
-  return {};  // the header itself is damaged
-}
-
-std::string damage_text(const fs::path& path, const std::string& name, const Manifest& manifest) {
-  const std::vector<std::string> tensors = damaged_tensors(path, name, manifest);
-  if (tensors.empty()) return "the content is not what was saved";
-  return fmt::format("the content is not what was saved: {} {} damaged", fmt::join(tensors, ", "), tensors.size() == 1 ? "is" : "are");
-}
-
-std::optional<std::string> problem_of_file(const fs::path& checkpoint, const std::string& name, const Manifest& manifest, Verify verify) {
-  const fs::path path = checkpoint / name;
-  const FileRecord& expected = manifest.files.at(name);
-  std::error_code error;
-  const std::uint64_t size = fs::file_size(path, error);
-  if (error) return "the file is missing";
-  if (size != expected.size)
-    return fmt::format("{} bytes where {} were saved: {}", size, expected.size, size < expected.size ? "truncated" : "grown");
-  if (verify == Verify::Full && hash_of_file(path) != expected.xxh3) return damage_text(path, name, manifest);
-  return std::nullopt;
-}
-
 }  // namespace
 
 // Boxes inside the tensor that do not overlap and are as many elements as it cover it exactly.
@@ -244,19 +210,6 @@ Manifest read_manifest(const fs::path& checkpoint) {
     throw UserError(Problem{checkpoint.string(), "not a complete checkpoint: it has no manifest.json", "the manifest is written last",
                             "name another checkpoint: `tessera checkpoint list` shows the complete ones"});
   return manifest_from_text(read_text_file(path), path.string());
-}
-
-std::vector<Problem> verify_files(const fs::path& checkpoint, const Manifest& manifest, Verify verify,
-                                  const std::function<bool(const std::string& file)>& wanted, const Progress& progress) {
-  std::vector<Problem> problems;
-  if (verify == Verify::Off) return problems;
-  for (const auto& [name, record] : manifest.files) {
-    if (wanted && !wanted(name)) continue;
-    if (const auto what = problem_of_file(checkpoint, name, manifest, verify))
-      problems.push_back({(checkpoint / name).string(), *what, "", "choose another checkpoint: this one is damaged"});
-    if (progress) progress(record.size);
-  }
-  return problems;
 }
 
 }  // namespace tessera::checkpoint

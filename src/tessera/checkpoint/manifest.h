@@ -80,15 +80,4 @@ Manifest manifest_from_text(std::string_view text, const std::string& where);
 /// manifest.json of a checkpoint; UserError when it is not one.
 Manifest read_manifest(const std::filesystem::path& checkpoint);
 
-/// What is checked of the files before they are believed.
-enum class Verify : std::uint8_t {
-  Off,    ///< only what reading them checks
-  Sizes,  ///< every file exists and has its size
-  Full,   ///< and its hash
-};
-/// One problem for each file that is missing, has another size or another hash; a damaged tensor is named. Only files `wanted` accepts (all when
-/// empty).
-std::vector<Problem> verify_files(const std::filesystem::path& checkpoint, const Manifest& manifest, Verify verify,
-                                  const std::function<bool(const std::string& file)>& wanted = {}, const Progress& progress = {});
-
 }  // namespace tessera::checkpoint

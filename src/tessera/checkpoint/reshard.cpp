@@ -57,22 +57,29 @@ ReadBox reading(ShardReader& reader, const Progress& progress) {
   };
 }
 
+bool is_kept(const std::string& file) { return !is_consolidated(file); }
+
 void copy_others(FileOperations& operations, const fs::path& checkpoint, const fs::path& output, const Manifest& manifest) {
   for (const auto& [name, record] : manifest.files)
-    if (!name.ends_with(".safetensors") && !name.starts_with("model/consolidated/")) copy_file(operations, checkpoint / name, output / name);
+    if (!name.ends_with(".safetensors") && is_kept(name)) copy_file(operations, checkpoint / name, output / name);
 }
 
-void refuse_damage(const fs::path& checkpoint, const Manifest& manifest) {
-  ProblemList problems;
-  for (Problem& problem : verify_files(checkpoint, manifest, Verify::Sizes)) problems.add(std::move(problem));
-  problems.throw_if_any();
+std::uint64_t num_bytes(const TensorRecords& records) {
+  std::uint64_t bytes = 0;
+  for (const auto& [name, record] : records) bytes += formats::num_elements(record.shape) * size_of(record.dtype);
+  return bytes;
 }
 
 }  // namespace
 
-void reshard(FileOperations& operations, const fs::path& checkpoint, const fs::path& output, const ReshardLayout& layout, const Progress& progress) {
+std::uint64_t bytes_to_reshard(const Manifest& manifest, Verify verify) {
+  return bytes_to_hash(manifest, verify, is_kept) + num_bytes(manifest.model) + num_bytes(manifest.optim);
+}
+
+void reshard(FileOperations& operations, const fs::path& checkpoint, const fs::path& output, const ReshardLayout& layout,
+             const ReshardOptions& options) {
   const Manifest manifest = read_manifest(checkpoint);
-  refuse_damage(checkpoint, manifest);
+  refuse_damage(checkpoint, manifest, options.verify, is_kept, options.progress);
   NewDirectory directory(operations, output);
   RecordingFileOperations recorder(operations, directory.aside());
   ShardReader model(checkpoint, manifest.model);
@@ -86,7 +93,7 @@ void reshard(FileOperations& operations, const fs::path& checkpoint, const fs::p
     const Pieces pieces = layout.owned_pieces(rank);
     const auto write = [&](const char* folder, std::vector<TensorBox> boxes, ShardReader& reader) {
       return write_shard_files(recorder, directory.aside(), plan_shard_files(folder, {rank, layout.num_ranks}, std::move(boxes)),
-                               reading(reader, progress));
+                               reading(reader, options.progress));
     };
     merge(written.model, write("model", model_boxes(pieces, manifest.model, checkpoint), model));
     merge(written.optim, write("optim", optimizer_boxes(pieces, manifest.optim), optim));

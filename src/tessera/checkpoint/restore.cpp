@@ -1,8 +1,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-#include <functional>
 #include <set>
 #include <string_view>
 
@@ -10,6 +8,7 @@
 #include "tessera/checkpoint/hash.h"
 #include "tessera/checkpoint/shard.h"
 #include "tessera/checkpoint/state.h"
+#include "tessera/checkpoint/verify.h"
 #include "tessera/core/error.h"
 #include "tessera/formats/tensor_source.h"
 
@@ -102,32 +101,13 @@ void check_tensors(const Manifest& manifest, const model::ParameterStore& store,
   problems.throw_if_any();
 }
 
-// What is read of a checkpoint; consolidated/ is a copy for others.
-std::vector<std::string> files_read(const Manifest& manifest, bool restore_optimizer) {
-  std::vector<std::string> names;
-  for (const auto& [name, record] : manifest.files)
-    if (!name.starts_with("model/consolidated/") && (restore_optimizer || !name.starts_with("optim/"))) names.push_back(name);
-  return names;
-}
-
-// Each file goes to the rank that has the fewest bytes so far, the largest first: the same at every rank.
-std::set<std::string> share_of_rank(const Manifest& manifest, std::vector<std::string> names, const RestoreOptions& options) {
-  std::ranges::stable_sort(names, std::greater(), [&](const std::string& name) { return manifest.files.at(name).size; });
-  std::vector<std::uint64_t> bytes(static_cast<std::size_t>(options.num_ranks));
-  std::set<std::string> share;
-  for (const std::string& name : names) {
-    const auto least = std::ranges::min_element(bytes);
-    *least += manifest.files.at(name).size;
-    if (least - bytes.begin() == options.rank) share.insert(name);
-  }
-  return share;
-}
-
 void check_files(const fs::path& checkpoint, const Manifest& manifest, const RestoreOptions& options) {
-  const std::set<std::string> share = share_of_rank(manifest, files_read(manifest, options.restore_optimizer), options);
+  const auto read = [&](const std::string& file) { return !is_consolidated(file) && (options.restore_optimizer || !file.starts_with("optim/")); };
   ProblemList problems;
-  for (Problem& problem : verify_files(checkpoint, manifest, options.verify, [&](const std::string& file) { return share.contains(file); }))
+  for (Problem& problem : verify_files(checkpoint, manifest, options.verify, share_of_rank(manifest, read, options.rank, options.num_ranks))) {
+    if (fs::path(problem.where).parent_path().filename() == "optim") problem.fix += std::string(", or ") + kWeightsOnly;
     problems.add(std::move(problem));
+  }
   problems.throw_if_any();
 }
 

@@ -98,12 +98,11 @@ int print_result(const Options& options, const Written& written) {
   return 0;
 }
 
-// Sharded weights: their own tokenizer and config files go along.
-int convert_shards(const Options& options, const checkpoint::ConsolidateSource& source) {
+// Sharded weights, which `consolidate` writes: their own tokenizer and config files go along.
+int convert_shards(const Options& options, const auto& consolidate) {
   if (!options.tokenizer.empty())
     throw UserError({"--tokenizer", "a checkpoint brings its own tokenizer", "", "leave --tokenizer out, or convert the model directory again"});
-  checkpoint::consolidate(*posix_file_operations(), source, options.destination,
-                          {.max_shard_size = options.max_shard_size, .dtype = storage_dtype(options.dtype)}, *comm::self_communicator());
+  consolidate(checkpoint::ConsolidateOptions{.max_shard_size = options.max_shard_size, .dtype = storage_dtype(options.dtype)});
   const formats::HuggingFaceDirectory directory(options.destination);
   Written written{.model_type = formats::read_model_config(options.destination).value("model_type", std::string())};
   for (const formats::HuggingFaceDirectory::Entry& entry : directory.tensors()) {
@@ -115,13 +114,17 @@ int convert_shards(const Options& options, const checkpoint::ConsolidateSource& 
 }
 
 int convert_checkpoint(const Options& options) {
-  const checkpoint::Manifest manifest = checkpoint::read_manifest(options.source);
-  return convert_shards(options, {options.source, &manifest.model, options.source / "model"});
+  return convert_shards(options, [&](const checkpoint::ConsolidateOptions& how) {
+    checkpoint::consolidate(*posix_file_operations(), options.source, options.destination, how, *comm::self_communicator());
+  });
 }
 
 int convert_dcp(const Options& options) {
   const checkpoint::DcpDirectory source = checkpoint::read_dcp_directory(options.source);
-  return convert_shards(options, {source.path, &source.model, source.model_files});
+  return convert_shards(options, [&](const checkpoint::ConsolidateOptions& how) {
+    checkpoint::consolidate(*posix_file_operations(), {source.path, &source.model, source.model_files}, options.destination, how,
+                            *comm::self_communicator());
+  });
 }
 
 int convert(const Options& options) {

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "tessera/cli/checkpoint/commands.h"
+#include "tessera/core/error.h"
 #include "tessera/formats/tensor_spec.h"
 
 namespace tessera::cli {
@@ -41,6 +42,17 @@ std::string describe_layout(const Json& layout) {
   for (const auto& [axis, size] : layout.items())
     if (axis != "world_size" && size.is_number() && size > 1) axes += fmt::format("{}{} {}", axes.empty() ? "" : ", ", axis, size.dump());
   return fmt::format("{} rank{}{}", ranks, ranks == 1 ? "" : "s", axes.empty() ? "" : " (" + axes + ")");
+}
+
+void add_verify_option(CLI::App& parser, std::string& value) {
+  parser.add_option("--verify", value, "What of the checkpoint is checked first: full (every byte), sizes, or off")->capture_default_str();
+}
+
+checkpoint::Verify verify_of(const std::string& value) {
+  if (value == "full") return checkpoint::Verify::Full;
+  if (value == "sizes") return checkpoint::Verify::Sizes;
+  if (value == "off") return checkpoint::Verify::Off;
+  throw UserError({"--verify", "unknown value \"" + value + "\"", "", "use full, sizes or off"});
 }
 
 checkpoint::Progress shown_on(ProgressBar& bar) {

@@ -7,6 +7,7 @@
 
 #include "tessera/checkpoint/files.h"
 #include "tessera/checkpoint/manifest.h"
+#include "tessera/checkpoint/verify.h"
 #include "tessera/cli/cli.h"
 #include "tessera/core/json.h"
 #include "tessera/core/terminal.h"
@@ -30,6 +31,10 @@ std::uint64_t num_bytes(const checkpoint::TensorRecord& record, std::optional<DT
 std::uint64_t num_bytes(const checkpoint::TensorRecords& records, std::optional<DType> dtype = {});
 /// "4 ranks (dp_shard 4)", from the manifest's layout.
 std::string describe_layout(const Json& layout);
+/// --verify full, sizes or off, for what makes new files of a checkpoint's.
+void add_verify_option(CLI::App& parser, std::string& value);
+/// UserError for another word.
+checkpoint::Verify verify_of(const std::string& value);
 /// Shows bytes on a bar, which must outlive it.
 checkpoint::Progress shown_on(ProgressBar& bar);
 /// One JSON document on standard output.

@@ -22,6 +22,7 @@ struct Options {
   fs::path checkpoint;
   fs::path output;
   std::string dtype = "auto";
+  std::string verify = "full";
   std::uint64_t max_shard_size = formats::kDefaultMaxShardSize;
   bool json = false;
 };
@@ -32,13 +33,14 @@ int consolidate(const Options& options) {
   std::iota(members.begin(), members.end(), 0);
   const auto world = backend->communicator(members, "world");
   const checkpoint::Manifest manifest = checkpoint::read_manifest(options.checkpoint);
-  const std::optional<DType> dtype = storage_dtype(options.dtype);
-  const std::uint64_t bytes = num_bytes(manifest.model, dtype);
+  checkpoint::ConsolidateOptions how{
+      .max_shard_size = options.max_shard_size, .dtype = storage_dtype(options.dtype), .verify = verify_of(options.verify)};
   {
-    ProgressBar bar("consolidating", bytes / static_cast<std::uint64_t>(world->size()), ProgressBar::Unit::Bytes);  // this rank's share
-    checkpoint::consolidate(*posix_file_operations(), {options.checkpoint, &manifest.model, options.checkpoint / "model"}, options.output,
-                            {.max_shard_size = options.max_shard_size, .dtype = dtype, .progress = shown_on(bar)}, *world);
+    ProgressBar bar("consolidating", checkpoint::bytes_to_consolidate(manifest, how, world->size()), ProgressBar::Unit::Bytes);
+    how.progress = shown_on(bar);
+    checkpoint::consolidate(*posix_file_operations(), options.checkpoint, options.output, how, *world);
   }
+  const std::uint64_t bytes = num_bytes(manifest.model, how.dtype);
   if (options.json)
     print_json({{"destination", options.output.string()}, {"tensors", manifest.model.size()}, {"bytes", bytes}});
   else
@@ -55,6 +57,7 @@ Command add_consolidate(CLI::App& parent) {
   parser->add_option("OUT", options->output, "The directory to write; it must not exist")->required();
   parser->add_option("--dtype", options->dtype, "float32, bfloat16, float16, or auto: as saved")->capture_default_str();
   parser->add_option("--max-shard-size", options->max_shard_size, "Bytes of a weight file")->check(at_least(1))->capture_default_str();
+  add_verify_option(*parser, options->verify);
   parser->add_flag("--json", options->json, "Print one JSON document");
   const auto ranks = add_rank_arguments(*parser);
   parser->footer(

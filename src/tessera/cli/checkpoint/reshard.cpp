@@ -18,15 +18,17 @@ struct Options {
   fs::path checkpoint;
   fs::path output;
   std::int64_t num_ranks = 1;
+  std::string verify = "full";
   bool json = false;
 };
 
 int reshard(const Options& options, const std::vector<std::string>& overrides) {
   const checkpoint::ReshardLayout layout = train::reshard_layout(options.checkpoint, overrides, options.num_ranks, config::process_environment());
+  const checkpoint::Verify verify = verify_of(options.verify);
   const checkpoint::Manifest manifest = checkpoint::read_manifest(options.checkpoint);
   {
-    ProgressBar bar("resharding", num_bytes(manifest.model) + num_bytes(manifest.optim), ProgressBar::Unit::Bytes);
-    checkpoint::reshard(*posix_file_operations(), options.checkpoint, options.output, layout, shown_on(bar));
+    ProgressBar bar("resharding", checkpoint::bytes_to_reshard(manifest, verify), ProgressBar::Unit::Bytes);
+    checkpoint::reshard(*posix_file_operations(), options.checkpoint, options.output, layout, {.verify = verify, .progress = shown_on(bar)});
   }
   const std::uint64_t bytes = num_bytes(checkpoint::read_manifest(options.output));
   if (options.json)
@@ -44,6 +46,7 @@ Command add_reshard(CLI::App& parent) {
   parser->add_option("CHECKPOINT", options->checkpoint, "A checkpoint: epoch_E_step_S, or a link to it")->required();
   parser->add_option("OUT", options->output, "The checkpoint to write; it must not exist")->required();
   parser->add_option("--nproc", options->num_ranks, "Number of ranks")->required()->check(at_least(1));
+  add_verify_option(*parser, options->verify);
   parser->add_flag("--json", options->json, "Print one JSON document");
   parser->allow_extras();
   parser->footer(
