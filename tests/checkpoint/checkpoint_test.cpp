@@ -169,6 +169,9 @@ TEST(CheckpointTest, RefusesADirectoryItCannotUse) {
   test::UnsyncedOperations operations;
   for (const fs::path& path : {directory.path() / "file", directory.path() / "file" / "below", fs::path("/proc/tessera")})
     EXPECT_THAT(error_of([&] { CheckpointDirectory(operations, path, {}, test::alone()); }), HasSubstr("cannot create the checkpoint directory"));
+  fs::create_symlink("gone", directory / "link");
+  EXPECT_THAT(error_of([&] { CheckpointDirectory(operations, directory / "link", {}, test::alone()); }),
+              AllOf(HasSubstr("it is a link to gone, which does not exist"), HasSubstr("make what it leads to")));
 }
 
 TEST(CheckpointTest, RefusesAnotherModelAndShowsBoth) {

@@ -141,7 +141,9 @@ TEST_F(CheckpointCommands, Prune) {
     EXPECT_THAT(run_tessera({"checkpoint", "prune", run(), "--keep", "1"}).error, HasSubstr("another run writes"));
   }
   const Json json = answer(run_tessera({"checkpoint", "prune", run(), "--keep", "1", "--json"}));
-  EXPECT_EQ(json["removed"].size() + json["kept"].size(), 2u);
+  EXPECT_EQ(json["removed"], Json::array({first().string()}));
+  EXPECT_EQ(json["kept"], Json::array({(run() / "epoch_0_step_4").string()}));
+  EXPECT_FALSE(fs::exists(first()));
   EXPECT_TRUE(fs::exists(run() / "epoch_0_step_4"));
   EXPECT_FALSE(fs::exists(run() / ".epoch_0_step_9.saving"));
 }

@@ -59,12 +59,28 @@ Manifest start_manifest(const SaveRequest& request, std::int64_t optimizer_steps
   return manifest;
 }
 
-void create_writable_directory(const fs::path& path) {
+// The folders, outermost first, that are to be made so that `path` exists.
+std::vector<fs::path> missing_directories(const fs::path& path) {
+  std::vector<fs::path> missing;
+  std::error_code ignored;
+  for (fs::path folder = fs::absolute(path).lexically_normal(); !fs::exists(folder, ignored); folder = folder.parent_path())
+    if (folder.has_filename()) missing.insert(missing.begin(), folder);
+  return missing;
+}
+
+// A folder lasts when the one that it lies in is synced.
+void create_writable_directory(FileOperations& operations, const fs::path& path) {
+  const std::vector<fs::path> missing = missing_directories(path);
   std::error_code error;
   fs::create_directories(path, error);
+  const auto refuse = [&](const std::string& why, const char* fix) {
+    throw UserError(Problem{path.string(), "cannot create the checkpoint directory: " + why, "", fix});
+  };
+  if (error && fs::is_symlink(fs::symlink_status(path)))
+    refuse("it is a link to " + fs::read_symlink(path).string() + ", which does not exist", "make what it leads to, or remove the link");
   if (error || !fs::is_directory(path))
-    throw UserError(Problem{path.string(), "cannot create the checkpoint directory: " + (error ? error.message() : "it is a file"), "",
-                            "choose another checkpoint.checkpoint_dir or mend its permissions"});
+    refuse(error ? error.message() : "it is a file", "choose another checkpoint.checkpoint_dir or mend its permissions");
+  for (const fs::path& folder : missing) operations.sync_directory(folder.parent_path());
 }
 
 /// Runs `work`, which writes aside, and says of its failure that nothing else was lost.
@@ -92,7 +108,7 @@ ModelFiles model_files(const fs::path& model_directory, DType dtype) {
 CheckpointDirectory::CheckpointDirectory(FileOperations& operations, fs::path path, DirectoryOptions options, comm::Communicator& group)
     : operations_(operations), path_(std::move(path)), options_(options), group_(group) {
   at_keeper([&] {
-    create_writable_directory(path_);
+    create_writable_directory(operations_, path_);
     lock_ = std::make_unique<DirectoryLock>(path_);
     refuse_blocked_links(path_);
     remove_leftovers(operations_, path_);

@@ -207,6 +207,7 @@ void remove_leftovers(FileOperations& operations, const fs::path& directory) {
 void remove_checkpoint(FileOperations& operations, const fs::path& checkpoint) {
   const fs::path aside = checkpoint.parent_path() / fmt::format(".{}{}", checkpoint.filename().string(), kRemoving);
   operations.rename(checkpoint, aside);
+  operations.sync_directory(checkpoint.parent_path());
   operations.remove_all(aside);
 }
 
