@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "support/support.h"
+#include "tessera/checkpoint/directory.h"
 #include "tessera/core/error.h"
 
 namespace tessera::checkpoint {
@@ -68,6 +69,20 @@ TEST(ManifestTest, RefusesFilesThatAreNotItsOwn) {
   EXPECT_THAT(refusal([](Manifest& m) { m.files.erase("model/b.safetensors"); }), HasSubstr("the file model/b.safetensors is not listed"));
   EXPECT_THAT(refusal([](Manifest& m) { m.files["../secrets"] = {}; }), HasSubstr("not inside the checkpoint"));
   EXPECT_THAT(refusal([](Manifest& m) { m.files["/etc/passwd"] = {}; }), HasSubstr("not inside the checkpoint"));
+}
+
+TEST(ManifestTest, RefusesWhatReadersCannotShow) {
+  EXPECT_THAT(refusal([](Manifest& m) { m.layout = "fsdp2"; }), HasSubstr("the layout is not an object of sizes: \"fsdp2\""));
+  EXPECT_THAT(refusal([](Manifest& m) { m.layout = {{"world_size", "2"}}; }), HasSubstr("the layout is not"));
+  EXPECT_THAT(refusal([](Manifest& m) { m.versions = {{"tessera", 1}}; }), HasSubstr("the versions are not an object of texts"));
+  EXPECT_THAT(refusal([](Manifest& m) { m.versions = Json::array(); }), HasSubstr("the versions are not"));
+}
+
+TEST(ManifestTest, WhatCannotBeLookedAtIsRefusedWithTheReason) {
+  const test::TemporaryDirectory directory;
+  std::filesystem::create_symlink(kManifestName, directory / kManifestName);  // leads to itself
+  EXPECT_TRUE(is_checkpoint(directory.path()));
+  EXPECT_THAT(error_of([&] { read_manifest(directory.path()); }), HasSubstr("cannot read the file"));
 }
 
 TEST(ManifestTest, ADirectoryWithoutOneIsNotComplete) {

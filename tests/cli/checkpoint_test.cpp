@@ -44,6 +44,9 @@ TEST_F(CheckpointCommands, List) {
   EXPECT_THAT(rows[1]["links"], testing::Contains("LATEST"));
   test::write_file(first() / "manifest.json", "{}");
   EXPECT_THAT(run_tessera({"checkpoint", "list", run()}).output, HasSubstr("damaged: the manifest is"));
+  fs::remove(first() / "manifest.json");
+  fs::create_symlink("manifest.json", first() / "manifest.json");  // leads to itself: cannot be looked at
+  EXPECT_THAT(run_tessera({"checkpoint", "list", run()}).output, HasSubstr("damaged: cannot read the file"));
   EXPECT_EQ(run_tessera({"checkpoint", "list", directory_ / "absent"}).status, 2);
 }
 

@@ -61,14 +61,6 @@ void add(TensorRecords& records, const formats::TensorInfo& info, BoxRecord box,
   record.boxes.push_back(std::move(box));
 }
 
-void add_file(TensorRecords& records, const fs::path& path) {
-  const formats::SafetensorsFile file(path);
-  const auto found = file.metadata().find(kShardingInfo);
-  const Json sharding = found == file.metadata().end() ? Json::object() : parse_json(found->second, path.string() + ": " + kShardingInfo);
-  for (const formats::TensorInfo& info : file.tensors())
-    add(records, info, {path.filename().string(), offset_of(sharding, info, path.string()), info.shape, ""}, path.string());
-}
-
 fs::path find_model_files(const fs::path& folder) {
   for (const fs::path& candidate : {folder, folder / ".hf_metadata", folder.parent_path(), folder.parent_path() / ".hf_metadata"})
     if (fs::is_regular_file(candidate / "config.json")) return candidate;
@@ -77,6 +69,13 @@ fs::path find_model_files(const fs::path& folder) {
 }
 
 }  // namespace
+
+void add_dcp_file(TensorRecords& records, const std::vector<formats::TensorInfo>& tensors, const formats::StringMap& metadata, const fs::path& path) {
+  const auto found = metadata.find(kShardingInfo);
+  const Json sharding = found == metadata.end() ? Json::object() : parse_json(found->second, path.string() + ": " + kShardingInfo);
+  for (const formats::TensorInfo& info : tensors)
+    add(records, info, {path.filename().string(), offset_of(sharding, info, path.string()), info.shape, ""}, path.string());
+}
 
 bool is_dcp_directory(const fs::path& path) { return find_folder(path, has_shards) || find_folder(path, has_pickle); }
 
@@ -91,7 +90,10 @@ DcpDirectory read_dcp_directory(const fs::path& path) {
                 "into safetensors where it was made"});
   }
   DcpDirectory directory{*folder, find_model_files(*folder), {}};
-  for (const fs::path& file : safetensors_files(*folder)) add_file(directory.model, file);
+  for (const fs::path& path : safetensors_files(*folder)) {
+    const formats::SafetensorsFile file(path);
+    add_dcp_file(directory.model, file.tensors(), file.metadata(), path);
+  }
   for (const auto& [name, record] : directory.model) check_boxes(name, record, folder->string());
   return directory;
 }

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <filesystem>
+#include <vector>
 
 #include "tessera/checkpoint/consolidate.h"
 #include "tessera/checkpoint/manifest.h"
+#include "tessera/formats/safetensors.h"
 
 /// Distributed checkpoints of PyTorch, read for conversion only.
 namespace tessera::checkpoint {
@@ -15,6 +17,10 @@ struct DcpDirectory {
   std::filesystem::path model_files;  ///< the folder of config.json: `path`, its .hf_metadata, or the folder above
   TensorRecords model;                ///< without hashes: there are none
 };
+
+/// Adds the boxes of one such file to what others hold. UserError at `path` where its header is malformed or contradicts theirs.
+void add_dcp_file(TensorRecords& records, const std::vector<formats::TensorInfo>& tensors, const formats::StringMap& metadata,
+                  const std::filesystem::path& path);
 
 /// Whether `path`, or its folder model/ or sharded/, holds such files, or a .metadata pickle.
 bool is_dcp_directory(const std::filesystem::path& path);

@@ -127,7 +127,11 @@ void write_holder(int descriptor) {
 
 }  // namespace
 
-bool is_checkpoint(const fs::path& path) { return fs::is_regular_file(path / kManifestName); }
+bool is_checkpoint(const fs::path& path) {
+  std::error_code error;
+  const fs::file_type type = fs::status(path / kManifestName, error).type();
+  return type == fs::file_type::regular || type == fs::file_type::none;
+}
 
 std::string checkpoint_name(std::int64_t epoch, std::int64_t step) { return fmt::format("epoch_{}_step_{}", epoch, step); }
 

@@ -37,7 +37,8 @@ std::optional<std::filesystem::path> latest_checkpoint(const std::filesystem::pa
 /// that lists what there is, or says that the path is an incomplete checkpoint. A plain Hugging Face directory is accepted where the weights alone
 /// are wanted.
 std::filesystem::path resolve_restore_from(const std::filesystem::path& directory, const std::string& restore_from, bool weights_alone = false);
-/// Whether this is a checkpoint of a run, and a complete one.
+/// Whether this is a checkpoint of a run, and a complete one. One that may not be looked into counts: reading it says why, and passing it over would
+/// take an older one for the newest.
 bool is_checkpoint(const std::filesystem::path& path);
 
 /// UserError when saves of a run that begins at `step` would meet something: a later checkpoint, or a later one that is not complete. Ask before

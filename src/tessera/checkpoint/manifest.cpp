@@ -107,6 +107,19 @@ std::map<std::string, FileRecord> files_from_json(const Json& json, const std::s
   return files;
 }
 
+Json layout_from_json(const Json& layout, const std::string& where) {
+  const auto ranks = layout.is_object() ? layout.find("world_size") : layout.end();
+  if (!layout.is_object() || (ranks != layout.end() && !ranks->is_number_integer()))
+    refuse(where, "the layout is not an object of sizes: " + layout.dump());
+  return layout;
+}
+
+Json versions_from_json(const Json& versions, const std::string& where) {
+  if (!versions.is_object() || !std::ranges::all_of(versions, [](const Json& version) { return version.is_string(); }))
+    refuse(where, "the versions are not an object of texts: " + versions.dump());
+  return versions;
+}
+
 Manifest manifest_from_json(const Json& json, const std::string& where) {
   if (json.at("format") != kFormat) refuse(where, "not the manifest of a checkpoint");
   if (const auto version = json.at("version").get<std::int64_t>(); version != kVersion)
@@ -118,8 +131,8 @@ Manifest manifest_from_json(const Json& json, const std::string& where) {
   manifest.signature = signature_from_json(json.at("model_signature"), where);
   manifest.optimizer_steps = json.at("optimizer_steps").get<std::int64_t>();
   if (const Json& metric = json.at("validation_metric"); !metric.is_null()) manifest.validation_metric = metric.get<double>();
-  manifest.layout = json.at("layout");
-  manifest.versions = json.at("versions");
+  manifest.layout = layout_from_json(json.at("layout"), where);
+  manifest.versions = versions_from_json(json.at("versions"), where);
   manifest.files = files_from_json(json.at("files"), where);
   manifest.model = tensors_from_json(json.at("model"), where);
   manifest.optim = tensors_from_json(json.at("optim"), where);
@@ -148,6 +161,8 @@ void check_boxes(const std::string& name, const TensorRecord& tensor, const std:
   if (covered != *total) refuse(where, fmt::format("{}: the boxes hold {} of {} elements", name, covered, *total));
 }
 
+std::string sealed(std::string_view body) { return std::string(body) + seal(body); }
+
 std::string to_text(const Manifest& manifest) {
   const Json metric = manifest.validation_metric ? Json(*manifest.validation_metric) : Json(nullptr);
   std::string text = fmt::format("{{\n\"format\": \"{}\",\n\"version\": {},\n\"epoch\": {},\n\"step\": {},\n\"optimizer_steps\": {}", kFormat,
@@ -155,7 +170,7 @@ std::string to_text(const Manifest& manifest) {
   text += fmt::format(",\n\"validation_metric\": {},\n\"model_signature\": {},\n\"layout\": {},\n\"versions\": {}", metric.dump(),
                       to_json(manifest.signature).dump(), manifest.layout.dump(), manifest.versions.dump());
   text += sections(manifest.files, manifest.model, manifest.optim);
-  return text + seal(text);
+  return sealed(text);
 }
 
 std::string checked_text(const Manifest& manifest) {
@@ -204,9 +219,10 @@ Manifest manifest_from_text(std::string_view text, const std::string& where) {
 
 Manifest read_manifest(const fs::path& checkpoint) {
   const fs::path path = checkpoint / kManifestName;
-  if (!fs::exists(checkpoint))
+  std::error_code error;
+  if (fs::status(checkpoint, error).type() == fs::file_type::not_found)
     throw UserError(Problem{checkpoint.string(), "no such checkpoint", "", "`tessera checkpoint list` shows those of a run"});
-  if (!fs::exists(path))
+  if (fs::status(path, error).type() == fs::file_type::not_found)
     throw UserError(Problem{checkpoint.string(), "not a complete checkpoint: it has no manifest.json", "the manifest is written last",
                             "name another checkpoint: `tessera checkpoint list` shows the complete ones"});
   return manifest_from_text(read_text_file(path), path.string());

@@ -74,6 +74,8 @@ std::string to_text(const Manifest& manifest);
 /// The same, to be written. Failure when the boxes of all ranks overlap or leave holes: they have not saved a whole model, which is better known
 /// before it takes an earlier one's place.
 std::string checked_text(const Manifest& manifest);
+/// A manifest's text from all of it but the end: its last line and the closing brace.
+std::string sealed(std::string_view body);
 /// Reads it back. UserError at `where` for a text that is damaged, of a newer version, or lies: boxes outside their tensor, that overlap or leave
 /// holes, two of one tensor in a file, a file that is not listed or lies outside the checkpoint.
 Manifest manifest_from_text(std::string_view text, const std::string& where);
