@@ -13,6 +13,7 @@ namespace {
 using Index = std::vector<std::int64_t>;
 
 constexpr std::size_t kChunkBytes = std::size_t{4} << 20;
+constexpr std::size_t kDroppedAtOnce = std::size_t{1} << 20;
 
 bool is_row_major(const TensorBox& box) {
   std::int64_t expected = 1;
@@ -152,7 +153,7 @@ std::uint64_t copy_common(const StoredBox& stored, const TensorBox& original, co
   Index index = first;
   do {
     const auto begin = static_cast<std::size_t>(position(index, stored_offset, strides) * element);
-    if (begin - released >= kChunkBytes) {
+    if (begin - released >= kDroppedAtOnce) {
       done(released, begin);
       released = begin;
     }
