@@ -66,6 +66,16 @@ TEST(ShardTest, ReadsAcrossTheBoxesOfSeveralRanks) {
   EXPECT_EQ(target.values, expected);
 }
 
+TEST(ShardTest, OpensOnlyTheFilesThatHoldSomeOfTheBox) {
+  const TwoRanks saved;
+  std::filesystem::remove(saved.directory.path() / "model/shard-00002-of-00002.safetensors");
+  Columns target("w", 1, 3);
+  const std::vector<float> expected = target.values;
+  std::fill(target.values.begin(), target.values.end(), 0.0f);
+  ShardReader(saved.directory.path(), saved.records).read(target.box);
+  EXPECT_EQ(target.values, expected);
+}
+
 TEST(ShardTest, AShardThatIsNotWhatTheManifestSaysIsRefused) {
   TwoRanks saved;
   Columns target("w", 0, 6);

@@ -132,16 +132,22 @@ void stream_bytes(const TensorBox& original, const std::function<void(std::span<
   }
 }
 
+bool intersects(std::span<const std::int64_t> offset, std::span<const std::int64_t> size, const TensorBox& target) {
+  for (std::size_t dim = 0; dim < size.size(); ++dim)
+    if (std::max(offset[dim], target.offset[dim]) >= std::min(offset[dim] + size[dim], target.offset[dim] + target.size[dim])) return false;
+  return true;
+}
+
 std::uint64_t copy_common(const StoredBox& stored, const TensorBox& original, const std::function<void(std::size_t begin, std::size_t end)>& done) {
   const TensorBox target = with_dimension(original);
   const Index stored_offset = stored.offset.empty() ? Index{0} : Index(stored.offset.begin(), stored.offset.end());
   const Index stored_size = stored.size.empty() ? Index{1} : Index(stored.size.begin(), stored.size.end());
   Index first(target.size.size());
   Index last(target.size.size());
+  if (!intersects(stored_offset, stored_size, target)) return 0;
   for (std::size_t dim = 0; dim < first.size(); ++dim) {
     first[dim] = std::max(stored_offset[dim], target.offset[dim]);
     last[dim] = std::min(stored_offset[dim] + stored_size[dim], target.offset[dim] + target.size[dim]);
-    if (first[dim] >= last[dim]) return 0;
   }
   const Index strides = row_major_strides(stored_size);
   const auto element = static_cast<std::int64_t>(size_of(stored.dtype));

@@ -39,6 +39,8 @@ struct StoredBox {
   std::span<const std::int64_t> size;
   std::span<const std::byte> bytes;
 };
+/// Whether a box has elements in common with another of the same tensor.
+bool intersects(std::span<const std::int64_t> offset, std::span<const std::int64_t> size, const TensorBox& target);
 /// Copies what both boxes have in common, converting the dtype (formats::is_convertible). Calls `done(begin, end)` for byte ranges of `stored` that
 /// will not be read again, in ascending order. Returns the number of elements copied.
 std::uint64_t copy_common(const StoredBox& stored, const TensorBox& target, const std::function<void(std::size_t begin, std::size_t end)>& done);

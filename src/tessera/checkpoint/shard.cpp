@@ -93,6 +93,7 @@ void ShardReader::read(const TensorBox& target) {
   const TensorRecord& record = records_.at(target.tensor.name);
   std::uint64_t copied = 0;
   for (const BoxRecord& box : record.boxes) {
+    if (!intersects(box.offset, box.size, target)) continue;  // its file stays closed
     const formats::SafetensorsFile& shard = file(box.file);
     const formats::TensorInfo& info = stored_tensor(shard, target.tensor.name, record.dtype, box);
     copied += copy_common({record.dtype, box.offset, box.size, shard.bytes(info)}, target,

@@ -43,7 +43,7 @@ class ShardReader {
  public:
   /// Both must outlive the reader.
   ShardReader(std::filesystem::path checkpoint, const TensorRecords& records);
-  /// Fills the target's memory, converting to its dtype. UserError when a file is missing, malformed or not what the manifest says. The tensor must
+  /// Fills the target's memory, converting to its dtype; opens the files that hold some of it. UserError when one is missing, malformed or not what the manifest says. The tensor must
   /// be in the records with the target's global shape, and convertible.
   void read(const TensorBox& target);
 
