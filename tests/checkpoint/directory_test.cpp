@@ -65,7 +65,25 @@ TEST(DirectoryTest, SaysWhatARestorePathIsInstead) {
   EXPECT_THAT(error_of([&] { resolve_restore_from(directory.path(), "epoch_0_step_3"); }), HasSubstr("not a complete checkpoint"));
   add(directory.path(), "model", false);
   test::write_file(directory / "model" / "config.json", "{}");
-  EXPECT_THAT(error_of([&] { resolve_restore_from(directory.path(), "model"); }), HasSubstr("a model directory, not a checkpoint"));
+  EXPECT_THAT(error_of([&] { resolve_restore_from(directory.path(), "model"); }),
+              AllOf(HasSubstr("a model directory, not a checkpoint"), HasSubstr("restore_optimizer: false")));
+  EXPECT_THAT(error_of([&] { resolve_restore_from(directory.path(), "model", true); }), HasSubstr("a model directory without weights"));
+}
+
+TEST(DirectoryTest, APartOfACheckpointNamesTheWhole) {
+  const TemporaryDirectory directory;
+  const fs::path whole = fs::canonical(add(directory.path(), "epoch_0_step_1"));
+  add(whole, "model", false);
+  test::write_file(whole / "model" / "config.json", "{}");
+  const auto fix = [&](bool weights_alone) {
+    return error_of([&] { resolve_restore_from(directory.path(), "epoch_0_step_1/model", weights_alone); });
+  };
+  for (const bool weights_alone : {false, true}) EXPECT_THAT(fix(weights_alone), HasSubstr("name the checkpoint itself, " + whole.string()));
+  EXPECT_THAT(fix(true), testing::Not(HasSubstr("consolidated")));
+  add(whole, "model/consolidated", false);
+  test::write_file(whole / "model/consolidated/model.safetensors", "");
+  EXPECT_THAT(fix(true), HasSubstr(", or " + (whole / "model/consolidated").string()));
+  EXPECT_THAT(fix(false), testing::Not(HasSubstr("consolidated")));
 }
 
 TEST(DirectoryTest, WhatLaterSavesWouldMeetIsRefused) {

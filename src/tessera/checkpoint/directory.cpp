@@ -78,7 +78,16 @@ std::string existing_text(const fs::path& directory) {
   return fmt::format("there is {}", fmt::join(names, ", "));
 }
 
-[[noreturn]] void not_a_checkpoint(const fs::path& path) {
+[[noreturn]] void not_a_checkpoint(const fs::path& path, bool weights_alone) {
+  if (const fs::path whole = fs::canonical(path).parent_path(); is_checkpoint(whole)) {
+    const fs::path consolidated = whole / "model" / "consolidated";
+    const bool other = weights_alone && formats::has_weights(consolidated);
+    throw UserError(Problem{path.string(), "this is a part of a checkpoint", "",
+                            fmt::format("name the checkpoint itself, {}{}", whole.string(), other ? ", or " + consolidated.string() : "")});
+  }
+  if (fs::exists(path / "config.json") && weights_alone)
+    throw UserError(Problem{path.string(), "this is a model directory without weights", "weights are model.safetensors or shards with their index",
+                            "choose a checkpoint, or a model directory with its weights"});
   if (fs::exists(path / "config.json"))
     throw UserError(Problem{path.string(), "this is a model directory, not a checkpoint of a run: it has no optimizer state",
                             "restore_from continues a run", "set checkpoint.restore_optimizer: false to begin from its weights"});
@@ -177,7 +186,7 @@ fs::path resolve_restore_from(const fs::path& directory, const std::string& rest
     std::error_code error;
     if (!fs::is_directory(candidate, error)) continue;
     const bool model_directory = weights_alone && formats::has_weights(candidate);
-    if (!is_checkpoint(candidate) && !model_directory) not_a_checkpoint(candidate);
+    if (!is_checkpoint(candidate) && !model_directory) not_a_checkpoint(candidate, weights_alone);
     return fs::canonical(candidate);
   }
   throw UserError(Problem{"checkpoint.restore_from", fmt::format("\"{}\" is neither a checkpoint in {} nor a path", restore_from, directory.string()),
