@@ -1,10 +1,14 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
+
+#include <cstdlib>
 
 #include "support/command_line.h"
 #include "support/support.h"
 #include "tessera/checkpoint/directory.h"
 #include "tessera/checkpoint/manifest.h"
 #include "tessera/core/json.h"
+#include "tessera/core/text.h"
 #include "train/small_recipe.h"
 
 namespace fs = std::filesystem;
@@ -74,6 +78,44 @@ TEST_F(CheckpointCommands, Verify) {
   EXPECT_EQ(json.status, 2);
   EXPECT_EQ(answer(json)["whole"], false);
   EXPECT_EQ(answer(json)["problems"].size(), 1u);
+}
+
+// The script finds its checkpoint wherever it lies, and passes the rest of its arguments on to the program.
+TEST_F(CheckpointCommands, TheScriptInACheckpointConsolidatesIt) {
+  const fs::path moved = directory_ / "a folder/with spaces";
+  fs::create_directory(moved.parent_path());
+  fs::rename(first(), moved);
+  const fs::path program = directory_ / "program";  // says what it was asked for
+  test::write_file(program, "#!/bin/sh\nprintf '%s\\n' \"$@\" >'" + (directory_ / "asked").string() + "'\n");
+  fs::permissions(program, fs::perms::owner_all);
+  const std::string call = fmt::format("cd / && TESSERA='{}' '{}' --dtype float32", program.string(), (moved / "model/consolidate.sh").string());
+  ASSERT_EQ(std::system(call.c_str()), 0);
+  std::vector<std::string> asked = split(test::read_file(directory_ / "asked"), '\n');
+  asked.pop_back();  // what follows the last line
+  const auto result = run_tessera(asked);
+  EXPECT_EQ(result.status, 0) << result.error;
+  EXPECT_EQ(read_json_file(moved / "model/consolidated/config.json")["torch_dtype"], "float32");
+}
+
+TEST_F(CheckpointCommands, VerifyTellsTheCheckpointFromItsConsolidatedCopy) {
+  const auto result = run_tessera({"train", directory_ / "recipe.yaml", "--step_scheduler.max_steps=1", "--checkpoint.save_consolidated=final",
+                                   "--checkpoint.checkpoint_dir=" + (directory_ / "other").string()});
+  ASSERT_EQ(result.status, 0) << result.error;
+  const fs::path checkpoint = directory_ / "other/LATEST";
+  ASSERT_EQ(run_tessera({"checkpoint", "verify", checkpoint}).status, 0);
+  fs::remove_all(checkpoint / "model/consolidated");
+  ASSERT_EQ(run_tessera({"checkpoint", "consolidate", checkpoint, checkpoint / "model/consolidated"}).status, 0);
+  EXPECT_EQ(run_tessera({"checkpoint", "verify", checkpoint}).status, 0) << "the same again";
+  fs::remove_all(checkpoint / "model/consolidated");
+  ASSERT_EQ(run_tessera({"checkpoint", "consolidate", checkpoint, checkpoint / "model/consolidated", "--dtype", "bfloat16"}).status, 0);
+  const auto text = run_tessera({"checkpoint", "verify", checkpoint});
+  EXPECT_EQ(text.status, 2);
+  EXPECT_THAT(text.output, HasSubstr("whole"));
+  EXPECT_THAT(text.error, AllOf(HasSubstr("model/consolidated/model.safetensors"), HasSubstr("the checkpoint itself is whole")));
+  const Json json = answer(run_tessera({"checkpoint", "verify", checkpoint, "--json"}));
+  EXPECT_EQ(json["whole"], true);
+  EXPECT_EQ(json["problems"].size(), 0U);
+  EXPECT_EQ(json["consolidated_problems"].size(), 2U);  // weights and config.json
 }
 
 TEST_F(CheckpointCommands, ConsolidateAndDiff) {

@@ -36,7 +36,7 @@ std::string json_text(const Json& json) { return json.dump(1, ' ', false, Json::
 void write_model_files(FileOperations& operations, const fs::path& model, const ModelFiles& files) {
   write_text(operations, model / "config.json", files.config_json);
   for (const fs::path& file : files.copied) copy_file(operations, file, model / file.filename());
-  write_text(operations, model / "consolidate.sh", kConsolidateScript);
+  write_script(operations, model / "consolidate.sh", kConsolidateScript);
 }
 
 void write_training_state(FileOperations& operations, const fs::path& checkpoint, const SaveRequest& request) {

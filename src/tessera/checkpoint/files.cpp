@@ -7,9 +7,32 @@
 
 namespace tessera::checkpoint {
 
+namespace {
+
+void make_executable(const std::filesystem::path& path) {
+  using std::filesystem::perms;
+  std::error_code ignored;  // `sh SCRIPT` works all the same
+  const perms readers = std::filesystem::status(path, ignored).permissions() & (perms::owner_read | perms::group_read | perms::others_read);
+  std::filesystem::permissions(path, static_cast<perms>(static_cast<unsigned>(readers) >> 2U), std::filesystem::perm_options::add, ignored);
+}
+
+bool is_executable(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return (std::filesystem::status(path, ignored).permissions() & std::filesystem::perms::owner_exec) != std::filesystem::perms::none;
+}
+
+}  // namespace
+
 void write_text(FileOperations& operations, const std::filesystem::path& path, std::string_view text) {
   FileWriter writer(operations, path);
   writer.write(text);
+  writer.finish();
+}
+
+void write_script(FileOperations& operations, const std::filesystem::path& path, std::string_view text) {
+  FileWriter writer(operations, path);
+  writer.write(text);
+  make_executable(path);
   writer.finish();
 }
 
@@ -17,6 +40,7 @@ void copy_file(FileOperations& operations, const std::filesystem::path& from, co
   const MappedFile file(from);
   FileWriter writer(operations, to);
   writer.write(file.bytes());
+  if (is_executable(from)) make_executable(to);
   writer.finish();
 }
 

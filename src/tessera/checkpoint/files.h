@@ -15,7 +15,9 @@ using Progress = std::function<void(std::uint64_t bytes)>;
 
 /// Writes and syncs a new file.
 void write_text(FileOperations& operations, const std::filesystem::path& path, std::string_view text);
-/// Copies one file's content into a new, synced file.
+/// The same; whoever may read the file may run it, where the file system knows of that.
+void write_script(FileOperations& operations, const std::filesystem::path& path, std::string_view text);
+/// Copies one file's content into a new, synced file, which can be run if that one can.
 void copy_file(FileOperations& operations, const std::filesystem::path& from, const std::filesystem::path& to);
 
 /// Removes what was half written when an exception passes; says nothing when even that fails.
