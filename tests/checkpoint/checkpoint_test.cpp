@@ -104,7 +104,8 @@ TEST(CheckpointTest, WeightsAloneComeFromTheModelFolder) {
     EXPECT_TRUE(fresh.store.buffers()[i].master.equal(run.store.buffers()[i].compute.to(at::kFloat)));
   }
   EXPECT_EQ(fresh.optimizer.num_steps(), 0);
-  EXPECT_THAT(error_of([&] { fresh.restore(checkpoint); }), AllOf(HasSubstr("optim/shard-00001-of-00001.safetensors"), HasSubstr("missing")));
+  EXPECT_THAT(error_of([&] { fresh.restore(checkpoint); }),
+              AllOf(HasSubstr("optim/shard-00001-of-00001.safetensors"), HasSubstr("missing"), HasSubstr("restore_optimizer: false")));
 }
 
 TEST(CheckpointTest, WritesTheDocumentedFiles) {
