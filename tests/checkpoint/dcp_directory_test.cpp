@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <limits>
+
 #include "checkpoint/small_run.h"
 #include "tessera/formats/safetensors.h"
 
@@ -68,6 +70,20 @@ TEST_F(DcpDirectoryTest, AModelNeedsItsConfig) {
   EXPECT_THAT(error_of([&] { read_dcp_directory(directory_.path()); }), HasSubstr("copy the config.json"));
   test::write_file(directory_ / "config.json", "{}");
   EXPECT_EQ(read_dcp_directory(directory_.path()).model_files, directory_.path());
+}
+
+TEST(DcpHeaderTest, ImpossibleBoxesAreRefused) {
+  const auto refusal = [](const std::vector<std::int64_t>& shape, const Json& offset) {
+    const Json sharding = {{"w", {{"saved_offsets", offset}}}};
+    TensorRecords records;
+    return error_of([&] { add_dcp_file(records, {{"w", DType::F32, shape, 0, 0}}, {{"DCP_SHARDING_INFO", sharding.dump()}}, "a.safetensors"); });
+  };
+  constexpr std::int64_t huge = std::numeric_limits<std::int64_t>::max();
+  EXPECT_THAT(refusal({2}, {-1}), HasSubstr("a.safetensors: w: impossible saved_offsets"));
+  EXPECT_THAT(refusal({2}, {huge}), HasSubstr("impossible saved_offsets"));
+  EXPECT_THAT(refusal({0, huge}, {0, 1}), HasSubstr("impossible saved_offsets"));
+  EXPECT_THAT(refusal({2}, {0, 0}), HasSubstr("impossible saved_offsets"));
+  EXPECT_THAT(refusal({2}, "0"), HasSubstr("no saved_offsets"));
 }
 
 TEST(DcpPickleTest, IsRefusedWithTheRemedy) {

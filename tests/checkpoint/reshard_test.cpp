@@ -98,7 +98,7 @@ TEST(ReshardTest, RefusesWhatDoesNotFit) {
   EXPECT_THAT(error_of([&] { reshard(operations, whole, directory / "out", shards(2, other)); }), HasSubstr("another.weight"));
   EXPECT_FALSE(fs::exists(directory / ".out.saving"));
   // A layout in which nobody owns the second half.
-  EXPECT_THAT(error_of([&] { reshard(operations, whole, directory / "out", {1, shards(2).owned_pieces, {}}); }), HasSubstr("elements"));
+  EXPECT_THAT(error_of([&] { reshard(operations, whole, directory / "out", {.owned_pieces = shards(2).owned_pieces}); }), HasSubstr("elements"));
   const fs::path shard = whole / "optim/shard-00001-of-00001.safetensors";
   fs::resize_file(shard, fs::file_size(shard) - 1);
   EXPECT_THAT(error_of([&] { reshard(operations, whole, directory / "out", shards(2)); }), HasSubstr("truncated"));

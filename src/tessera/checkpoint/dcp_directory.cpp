@@ -44,7 +44,10 @@ bool has_pickle(const fs::path& folder) { return fs::is_regular_file(folder / ".
 std::vector<std::int64_t> offset_of(const Json& sharding, const formats::TensorInfo& info, const std::string& where) try {
   if (!sharding.contains(info.name)) return std::vector<std::int64_t>(info.shape.size(), 0);  // not sharded
   auto offset = sharding.at(info.name).at("saved_offsets").get<std::vector<std::int64_t>>();
-  if (offset.size() != info.shape.size() || std::ranges::any_of(offset, [](std::int64_t at) { return at < 0 || at > (std::int64_t{1} << 48); }))
+  const auto impossible = [](std::int64_t elements) {
+    return elements < 0 || elements > (std::int64_t{1} << 48);
+  };  // an empty tensor may say anything
+  if (offset.size() != info.shape.size() || std::ranges::any_of(offset, impossible) || std::ranges::any_of(info.shape, impossible))
     throw UserError(Problem{where, fmt::format("{}: impossible saved_offsets", info.name), "", kDamaged});
   return offset;
 } catch (const Json::exception& error) {

@@ -43,8 +43,8 @@ class ShardReader {
  public:
   /// Both must outlive the reader.
   ShardReader(std::filesystem::path checkpoint, const TensorRecords& records);
-  /// Fills the target's memory, converting to its dtype; opens the files that hold some of it. UserError when one is missing, malformed or not what the manifest says. The tensor must
-  /// be in the records with the target's global shape, and convertible.
+  /// Fills the target's memory, converting to its dtype; opens the files that hold some of it. UserError when one is missing, malformed or not what
+  /// the manifest says. The tensor must be in the records with the target's global shape, and convertible.
   void read(const TensorBox& target);
 
  private:
