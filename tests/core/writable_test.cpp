@@ -28,6 +28,13 @@ TEST(Writable, ADirectoryOrTheOneItWouldBeMadeIn) {
   EXPECT_THAT(why_not_writable(directory / "file/below"), EndsWith("file is not a directory"));
 }
 
+TEST(Writable, ALinkThatLeadsNowhereIsNotTakenForANewName) {
+  const test::TemporaryDirectory directory;
+  fs::create_symlink("gone", directory / "link");
+  for (const char* const name : {"link", "link/below"})
+    EXPECT_THAT(why_not_writable(directory / name), EndsWith("link is a link to gone, which does not exist"));
+}
+
 /// Root may write everywhere: such a process asks as somebody else.
 void say_as_nobody(const fs::path& path) {
   if (::geteuid() == 0 && ::setuid(65534) != 0) std::exit(1);

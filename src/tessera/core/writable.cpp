@@ -23,6 +23,8 @@ std::string why_not_writable(const fs::path& directory) {
   fs::path existing = fs::absolute(directory).lexically_normal();
   fs::file_status status = fs::status(existing, error);
   while (status.type() == fs::file_type::not_found && existing.has_relative_path()) {
+    if (fs::is_symlink(fs::symlink_status(existing, error)))
+      return existing.string() + " is a link to " + fs::read_symlink(existing).string() + ", which does not exist";
     existing = parent_of(existing);
     status = fs::status(existing, error);
   }
