@@ -198,23 +198,5 @@ TEST(Loader, RefusesAnEmptyDatasetAndSizesThatDoNotFit) {
   EXPECT_THAT(test::error_of([] { Loader(counting(9), {.global_batch_size = 3, .local_batch_size = 2}); }), HasSubstr("is not a multiple of"));
 }
 
-TEST(LoaderState, GoesThroughJson) {
-  Loader loader(counting(20), {.global_batch_size = 4});
-  loader.next();
-  const Json state = loader_state(loader);
-  const auto expected = real_numbers(loader.next());
-  Loader other(counting(20), {.global_batch_size = 4});
-  restore_loader(other, Json::parse(state.dump()), "loader.json");
-  EXPECT_EQ(real_numbers(other.next()), expected);
-}
-
-TEST(LoaderState, RefusesAnotherDatasetAndBrokenState) {
-  Loader loader(counting(20), {});
-  EXPECT_THAT(test::error_of([&] { restore_loader(loader, Json::parse(R"({"epoch": 0, "consumed": 4, "num_samples": 21})"), "state.json"); }),
-              HasSubstr("state.json: the checkpoint was made with 21 samples, the dataset now has 20"));
-  EXPECT_THAT(test::error_of([&] { restore_loader(loader, Json::parse(R"({"num_samples": 20, "epoch": -1})"), "state.json"); }),
-              HasSubstr("no count 'epoch'"));
-}
-
 }  // namespace
 }  // namespace tessera::data

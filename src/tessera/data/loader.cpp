@@ -1,6 +1,7 @@
 #include "tessera/data/loader.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <condition_variable>
@@ -12,6 +13,7 @@
 #include <utility>
 
 #include "tessera/core/error.h"
+#include "tessera/core/random.h"
 #include "tessera/data/lengths.h"
 
 namespace tessera::data {
@@ -36,6 +38,26 @@ Batch make_microbatch(const Dataset& dataset, const LoaderOptions& options, cons
     samples.back().number = epoch * dataset.size() + index;
   }
   return collate(samples, options.collate, std::move(spent));
+}
+
+/// The first labels of samples from all over the dataset: cutting long samples elsewhere changes neither which samples there are nor their order, and
+/// prompts may hold the time of day.
+std::string hash_of_labels(const Dataset& dataset) {
+  constexpr std::size_t most_labels = 64;
+  const std::int64_t num_samples = std::min<std::int64_t>(8, dataset.size());
+  std::string bytes;
+  for (std::int64_t i = 0; i < num_samples; ++i) {
+    std::vector<std::int64_t> labels;
+    try {
+      labels = dataset.sample(i * dataset.size() / num_samples).labels;
+    } catch (const UserError&) {
+      // It says so when its turn comes.
+    }
+    std::erase(labels, ignored_label);
+    labels.resize(std::min(labels.size(), most_labels));
+    bytes += fmt::format("{}\n", fmt::join(labels, " "));
+  }
+  return fmt::format("{:016x}", hash_name(bytes));
 }
 
 }  // namespace
@@ -171,26 +193,11 @@ std::int64_t Loader::steps_per_epoch() const { return data::steps_per_epoch(shap
 
 const Dataset& Loader::dataset() const { return *dataset_; }
 
-Json loader_state(const Loader& loader) {
-  const DataPosition position = loader.position();
-  return {{"epoch", position.epoch}, {"consumed", position.consumed}, {"num_samples", loader.dataset().size()}};
-}
+const LoaderOptions& Loader::options() const { return options_; }
 
-void restore_loader(Loader& loader, const Json& state, const std::string& where) {
-  const auto number = [&](const char* key) {
-    if (!state.is_object() || !state.contains(key) || !state[key].is_number_integer() || state[key].get<std::int64_t>() < 0) {
-      throw UserError({where, fmt::format("the loader's state has no count '{}'", key), "it holds epoch, consumed and num_samples",
-                       "name another checkpoint: `tessera checkpoint list` shows the complete ones"});
-    }
-    return state[key].get<std::int64_t>();
-  };
-  const std::int64_t num_samples = number("num_samples");
-  if (num_samples != loader.dataset().size()) {
-    throw UserError({where, fmt::format("the checkpoint was made with {} samples, the dataset now has {}", num_samples, loader.dataset().size()),
-                     "training resumes in the middle of an epoch only with the same dataset",
-                     "restore the dataset, or start from the checkpoint's weights"});
-  }
-  loader.restore({number("epoch"), number("consumed")});
+const std::string& Loader::label_hash() {
+  if (label_hash_.empty()) label_hash_ = hash_of_labels(*dataset_);
+  return label_hash_;
 }
 
 }  // namespace tessera::data

@@ -2,9 +2,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
-#include "tessera/core/json.h"
 #include "tessera/data/batch.h"
 #include "tessera/data/collate.h"
 #include "tessera/data/dataset/dataset.h"
@@ -56,6 +56,9 @@ class Loader {
   void restore(DataPosition position);
   std::int64_t steps_per_epoch() const;
   const Dataset& dataset() const;
+  const LoaderOptions& options() const;
+  /// Tells datasets of equal size apart, whatever their place on disk. Made of a few samples when first asked.
+  const std::string& label_hash();
 
  private:
   class Pipeline;
@@ -64,11 +67,7 @@ class Loader {
   std::shared_ptr<const LengthGroups> groups_;
   DataPosition position_;
   std::unique_ptr<Pipeline> pipeline_;
+  std::string label_hash_;
 };
-
-/// {"epoch": …, "consumed": …, "num_samples": …}: the loader's part of a checkpoint, equal at every rank.
-Json loader_state(const Loader& loader);
-/// Reads `loader_state` back and restores. UserError naming `where` when the dataset now has another number of samples.
-void restore_loader(Loader& loader, const Json& state, const std::string& where);
 
 }  // namespace tessera::data

@@ -18,6 +18,7 @@
 #include "tessera/core/memory.h"
 #include "tessera/core/text.h"
 #include "tessera/core/version.h"
+#include "tessera/data/loader_state.h"
 #include "tessera/formats/tensor_source.h"
 #include "tessera/model/load.h"
 #include "tessera/model/summary.h"
@@ -123,7 +124,9 @@ class Run {
     metrics_.step = state.step;
     metrics_.epoch = state.epoch;
     losses_ = state.losses;
-    data::restore_loader(*objects_.loader, state.loader, (path / "loader.json").string());
+    Json loader = state.loader;
+    if (!loader.contains("seed") && state.rng.contains("seed")) loader["seed"] = state.rng["seed"];  // where an earlier version has it
+    data::restore_loader(*objects_.loader, loader, (path / "loader.json").string());
     objects_.schedule = optim::resume_schedule(objects_.schedule, optim::schedule_from_json(state.scheduler, (path / "scheduler.json").string()),
                                                resume_policy(), config::where(loaded_.tree, "lr_scheduler"));
   }
