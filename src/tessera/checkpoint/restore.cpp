@@ -10,6 +10,7 @@
 #include "tessera/checkpoint/state.h"
 #include "tessera/checkpoint/verify.h"
 #include "tessera/core/error.h"
+#include "tessera/core/logging.h"
 #include "tessera/formats/tensor_source.h"
 
 namespace fs = std::filesystem;
@@ -18,14 +19,6 @@ namespace tessera::checkpoint {
 namespace {
 
 constexpr const char* kWeightsOnly = "set checkpoint.restore_optimizer: false to take the weights alone";
-
-void refuse_other_model(const fs::path& checkpoint, const ModelSignature& saved, const ModelSignature& ours) {
-  if (saved.hash == ours.hash) return;
-  throw UserError(
-      Problem{checkpoint.string(),
-              fmt::format("the checkpoint is of another model\n    checkpoint: {}\n    recipe:     {}", saved.description, ours.description),
-              "a run continues with the model it began with", "choose the checkpoint or the model that fits"});
-}
 
 // Whether the saved tensor can fill the target; adds what is wrong.
 void check_tensor(const TensorRecords& records, const std::string& name, const TensorBox& target, const char* fix, const std::string& where,
@@ -142,7 +135,9 @@ TrainingState restore(const fs::path& checkpoint, const ModelSignature& signatur
                       const RestoreOptions& options) {
   TESSERA_ASSERT(optimizer != nullptr || !options.restore_optimizer, "an optimizer to restore");
   const Manifest manifest = read_manifest(checkpoint);
-  refuse_other_model(checkpoint, manifest.signature, signature);
+  refuse_other_model(checkpoint, manifest.signature, signature, !options.restore_optimizer);
+  for (const std::string& difference : numeric_differences(manifest.signature, signature))
+    log::note("{}: the model now computes otherwise: {}", checkpoint.string(), difference);
   const Sources sources = sources_of(manifest, store, optimizer, options.restore_optimizer);
   check_tensors(manifest, store, sources, options.restore_optimizer, checkpoint.string());
   check_files(checkpoint, manifest, options);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tessera/checkpoint/hash.h"
+#include "tessera/checkpoint/model_numerics.h"
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
 
@@ -38,13 +39,38 @@ ModelSignature model_signature(const model::ModelSpec& spec, const model::Parame
   const auto add = [&](const std::string& text) { hasher.update(std::as_bytes(std::span(text.data(), text.size()))); };
   add(sizes);
   for (const std::string& line : tensor_lines(table)) add(line);
-  return {fmt::format("{}, {} parameters", sizes, human_count(static_cast<double>(table.num_elements()))), hasher.hex()};
+  return {fmt::format("{}, {} parameters", sizes, human_count(static_cast<double>(table.num_elements()))), hasher.hex(), model_numerics(spec)};
 }
 
-Json to_json(const ModelSignature& signature) { return {{"description", signature.description}, {"hash", signature.hash}}; }
+std::vector<std::string> numeric_differences(const ModelSignature& saved, const ModelSignature& ours) {
+  std::vector<std::string> differences;
+  for (const auto& [field, value] : saved.numerics.items())
+    if (ours.numerics.contains(field) && ours.numerics[field] != value)
+      differences.push_back(fmt::format("{}: {} in the checkpoint, {} in the recipe", field, value.dump(), ours.numerics[field].dump()));
+  return differences;
+}
+
+void refuse_other_model(const std::filesystem::path& checkpoint, const ModelSignature& saved, const ModelSignature& ours, bool weights_alone) {
+  const std::string rule = "a run continues with the model it began with";
+  if (saved.hash != ours.hash)
+    throw UserError(
+        Problem{checkpoint.string(),
+                fmt::format("the checkpoint is of another model\n    checkpoint: {}\n    recipe:     {}", saved.description, ours.description), rule,
+                "choose the checkpoint or the model that fits"});
+  const std::vector<std::string> differences = numeric_differences(saved, ours);
+  if (differences.empty() || weights_alone) return;
+  throw UserError(Problem{checkpoint.string(), fmt::format("the model now computes otherwise\n    {}", fmt::join(differences, "\n    ")), rule,
+                          "set it back, or begin a new run from the weights: restore_optimizer: false and another checkpoint_dir"});
+}
+
+Json to_json(const ModelSignature& signature) {
+  return {{"description", signature.description}, {"hash", signature.hash}, {"numerics", signature.numerics}};
+}
 
 ModelSignature signature_from_json(const Json& json, const std::string& where) try {
-  return {json.at("description").get<std::string>(), json.at("hash").get<std::string>()};
+  ModelSignature signature{json.at("description").get<std::string>(), json.at("hash").get<std::string>()};
+  if (json.contains("numerics") && json["numerics"].is_object()) signature.numerics = json["numerics"];
+  return signature;
 } catch (const Json::exception& error) {
   throw UserError(Problem{where, std::string("no model signature: ") + error.what(), "",
                           "name another checkpoint: `tessera checkpoint list` shows the complete ones"});
