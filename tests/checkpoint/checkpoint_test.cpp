@@ -80,6 +80,20 @@ TEST(CheckpointTest, MastersAreKeptOnlyWhereTheWeightsAreRounded) {
   EXPECT_EQ(read_manifest(rounded).model.at("model.norm.weight").dtype, DType::BF16);
 }
 
+TEST(CheckpointTest, ARoundedWeightDoesNotPassForAMasterThatIsMissing) {
+  const TemporaryDirectory directory;
+  SmallRun run(DType::BF16);
+  run.train(1);
+  const fs::path checkpoint = save(directory.path(), run.request(1));
+  Manifest manifest = read_manifest(checkpoint);
+  for (const char* name : {"model.norm.weight", "layers.0.down.bias"}) manifest.optim.erase(std::string("master.") + name);
+  test::write_file(checkpoint / kManifestName, to_text(manifest));
+  EXPECT_THAT(error_of([&] { run.restore(checkpoint); }),
+              AllOf(HasSubstr("master.model.norm.weight is missing"), HasSubstr("master.layers.0.down.bias is missing"),
+                    HasSubstr("restore_optimizer: false")));
+  run.restore(checkpoint, {.restore_optimizer = false});
+}
+
 TEST(CheckpointTest, AnotherPrecisionContinuesFromTheMasters) {
   const TemporaryDirectory directory;
   SmallRun bf16(DType::BF16);

@@ -38,6 +38,15 @@ void check_surplus(const TensorRecords& records, const std::set<std::string>& kn
     if (!known.contains(name)) problems.add({where, fmt::format("{} is in the checkpoint and not in the model", name), "", fix});
 }
 
+// Whether a tensor was trained with a master beside its weight, which only rounded weights have: were it lost, the rounded weight must not pass for
+// it.
+bool has_master(const Manifest& manifest, const std::string& name) {
+  if (manifest.optim.contains(kMaster + name)) return true;
+  const auto weight = manifest.model.find(name);
+  const bool rounded = weight != manifest.model.end() && weight->second.dtype != DType::F32 && weight->second.dtype != DType::F64;
+  return rounded && manifest.optim.contains(kFirstMoment + name);
+}
+
 // Where each part of the state is read from.
 struct Sources {
   std::vector<TensorBox> from_model;
@@ -47,12 +56,11 @@ struct Sources {
 Sources sources_of(const Manifest& manifest, const model::ParameterStore& store, const optim::Optimizer* optimizer, bool restore_optimizer) {
   Sources sources;
   for (TensorBox& box : master_boxes(store, store.held_pieces())) {
-    const std::string master = kMaster + box.tensor.name;
-    if (!restore_optimizer || !manifest.optim.contains(master)) {
+    if (!restore_optimizer || !has_master(manifest, box.tensor.name)) {
       sources.from_model.push_back(std::move(box));
       continue;
     }
-    box.tensor.name = master;
+    box.tensor.name = kMaster + box.tensor.name;
     sources.from_optim.push_back(std::move(box));
   }
   if (restore_optimizer)
