@@ -64,7 +64,7 @@ struct State {
     request.store = &store;
     request.optimizer = &optimizer;
     request.signature = signature();
-    request.model_files = {"{\"model_type\": \"benchmark\"}\n", {}};
+    request.model_files = &model_files;
     request.state.step = step;
     request.config_yaml = "seed: 1\n";
     return request;
@@ -79,6 +79,7 @@ struct State {
   model::ModelSpec spec;
   model::ParameterStore store;
   optim::Optimizer optimizer;
+  checkpoint::ModelFiles model_files{"{\"model_type\": \"benchmark\"}\n", {}};
 };
 
 /// The time from one barrier to the next.

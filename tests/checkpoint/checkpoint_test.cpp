@@ -130,7 +130,9 @@ TEST(CheckpointTest, WritesTheDocumentedFiles) {
   const TemporaryDirectory directory;
   const SmallRun run(DType::BF16);
   SaveRequest request = run.request(4);
-  request.model_files = model_files(source.path(), DType::BF16);
+  const ModelFiles files = model_files(source.path(), DType::BF16);
+  fs::remove_all(source.path());  // a run does not go back to where its model came from
+  request.model_files = &files;
   request.consolidate = true;
   const fs::path checkpoint = save(directory.path(), request);
   for (const char* file : {"model/shard-00001-of-00001.safetensors", "model/config.json", "model/tokenizer.json", "model/generation_config.json",
@@ -142,6 +144,7 @@ TEST(CheckpointTest, WritesTheDocumentedFiles) {
   }
   EXPECT_EQ(read_json_file(checkpoint / "model/config.json").at("torch_dtype"), "bfloat16");
   EXPECT_EQ(read_json_file(checkpoint / "model/config.json").at("hidden_size"), 5);
+  EXPECT_EQ(test::read_file(checkpoint / "model/consolidated/generation_config.json"), "{\"eos_token_id\": 2}");
   EXPECT_EQ(checkpoint.filename(), "epoch_0_step_4");
   EXPECT_TRUE(formats::has_weights(checkpoint / "model/consolidated"));
 }

@@ -53,7 +53,7 @@ struct SmallRun {
     request.store = &store;
     request.optimizer = &optimizer;
     request.signature = signature();
-    request.model_files = {"{\"model_type\": \"small\", \"torch_dtype\": \"float32\"}\n", {}};
+    request.model_files = &model_files;
     request.state = {.epoch = 0,
                      .step = step,
                      .loader = {{"consumed", 7 * step}},
@@ -70,6 +70,7 @@ struct SmallRun {
 
   model::ParameterStore store;
   optim::Optimizer optimizer;
+  checkpoint::ModelFiles model_files{"{\"model_type\": \"small\", \"torch_dtype\": \"float32\"}\n", {}};
 
  private:
   static model::ParameterStore::Options options(DType dtype, std::function<bool(const model::ParameterSpec&)> frozen,

@@ -24,7 +24,7 @@ std::int64_t allocated_by_saving(const config::LoadedRecipe& loaded, const std::
   request.store = objects.model.model.store.get();
   request.optimizer = objects.optimizer.get();
   request.signature = objects.signature;
-  request.model_files = objects.model_files;
+  request.model_files = &objects.model_files;
   checkpoint::CheckpointDirectory saver(*operations, directory, {}, objects.setup.world());
   const tessera::test::AllocationCounter counter;
   saver.begin_save(request);

@@ -35,7 +35,7 @@ std::string json_text(const Json& json) { return json.dump(1, ' ', false, Json::
 
 void write_model_files(FileOperations& operations, const fs::path& model, const ModelFiles& files) {
   write_text(operations, model / "config.json", files.config_json);
-  for (const fs::path& file : files.copied) copy_file(operations, file, model / file.filename());
+  for (const auto& [name, content] : files.others) write_text(operations, model / name, content);
   write_script(operations, model / "consolidate.sh", kConsolidateScript);
 }
 
@@ -100,9 +100,16 @@ ModelFiles model_files(const fs::path& model_directory, DType dtype) {
   ModelFiles files;
   const fs::path config = model_directory / "config.json";
   files.config_json = config_with_dtype(read_text_file(config), dtype, config.string());
-  files.copied = formats::find_tokenizer_files(model_directory).existing();
-  if (const fs::path generation = model_directory / "generation_config.json"; fs::exists(generation)) files.copied.push_back(generation);
+  std::vector<fs::path> others = formats::find_tokenizer_files(model_directory).existing();
+  if (const fs::path generation = model_directory / "generation_config.json"; fs::exists(generation)) others.push_back(generation);
+  files.others = read_files(others);
   return files;
+}
+
+std::map<std::string, std::string> read_files(const std::vector<fs::path>& files) {
+  std::map<std::string, std::string> contents;
+  for (const fs::path& file : files) contents[file.filename().string()] = read_text_file(file);
+  return contents;
 }
 
 CheckpointDirectory::CheckpointDirectory(FileOperations& operations, fs::path path, DirectoryOptions options, comm::Communicator& group)
@@ -202,7 +209,7 @@ void CheckpointDirectory::consolidate(const fs::path& aside, Manifest& manifest)
 
 void CheckpointDirectory::complete(const fs::path& aside, const SaveRequest& request, Manifest manifest) {
   RecordingFileOperations recorder(operations_, aside);
-  write_model_files(recorder, aside / "model", request.model_files);
+  write_model_files(recorder, aside / "model", *request.model_files);
   write_training_state(recorder, aside, request);
   if (request.consolidate) {
     const fs::path output = aside / "model" / "consolidated";

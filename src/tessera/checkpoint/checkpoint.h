@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <future>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -34,20 +35,22 @@ struct TrainingState {
   std::optional<double> validation_metric;  ///< what LOWEST_VAL compares (best_metric_key): lower is better
 };
 
-/// The files that make model/ and model/consolidated/ a model directory.
+/// What makes model/ and model/consolidated/ a model directory. In memory: where the model came from may be gone when it is saved.
 struct ModelFiles {
-  std::string config_json;                    ///< text of config.json
-  std::vector<std::filesystem::path> copied;  ///< generation_config.json and tokenizer files, copied under their own names
+  std::string config_json;
+  std::map<std::string, std::string> others;  ///< by name: generation_config.json and tokenizer files
 };
-/// From the directory a model was loaded from; "torch_dtype" (or "dtype") of config.json becomes `dtype`. UserError without a config.json.
+/// Reads them from the directory of a model; "torch_dtype" (or "dtype") of config.json becomes `dtype`. UserError without a config.json.
 ModelFiles model_files(const std::filesystem::path& model_directory, DType dtype);
+/// Files with their contents, by name.
+std::map<std::string, std::string> read_files(const std::vector<std::filesystem::path>& files);
 
 /// Everything one save writes.
 struct SaveRequest {
   const model::ParameterStore* store = nullptr;
   const optim::Optimizer* optimizer = nullptr;
   ModelSignature signature;
-  ModelFiles model_files;
+  const ModelFiles* model_files = nullptr;  ///< must outlive the save, in the background too, like the store and the optimizer
   TrainingState state;
   std::string config_yaml;         ///< the resolved recipe
   Json versions = Json::object();  ///< {"tessera": "0.1.0", "torch": …}

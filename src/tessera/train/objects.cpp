@@ -189,7 +189,7 @@ optim::AdamOptions adam_options(const config::LoadedRecipe& loaded) {
   return options;
 }
 
-/// The files of a model that was not loaded from a directory: its config.json, and the tokenizer's files when the recipe names one.
+/// Of a model that was not loaded from a directory: its config.json, and the tokenizer's files when the recipe names one.
 checkpoint::ModelFiles make_model_files(const config::Recipe& recipe, const ModelPlan& plan, const config::Environment& environment) {
   if (plan.pretrained) return checkpoint::model_files(*plan.directory, plan.saved_dtype);
   Json config = plan.config;
@@ -198,7 +198,7 @@ checkpoint::ModelFiles make_model_files(const config::Recipe& recipe, const Mode
   const std::optional<config::Tokenizer>& named = recipe.dataset->tokenizer ? recipe.dataset->tokenizer : recipe.tokenizer;
   std::optional<fs::path> tokenizer = plan.directory;
   if (named && !named->path.empty()) tokenizer = on_disk(named->path, environment, "the tokenizer");
-  if (tokenizer && fs::is_directory(*tokenizer)) files.copied = formats::find_tokenizer_files(*tokenizer).existing();
+  if (tokenizer && fs::is_directory(*tokenizer)) files.others = checkpoint::read_files(formats::find_tokenizer_files(*tokenizer).existing());
   return files;
 }
 
@@ -272,7 +272,7 @@ TrainingObjects build_examined(const config::LoadedRecipe& loaded, const ModelPl
                           .schedule = {},
                           .total_steps = 0,
                           .signature = {},
-                          .model_files = make_model_files(recipe, plan, environment)};
+                          .model_files = backend.rank() == 0 ? make_model_files(recipe, plan, environment) : checkpoint::ModelFiles{}};
   for (const config::ValidationDataset& set : recipe.validation_datasets)
     objects.validation.push_back(
         {set.name, make_loader(loaded, plan, environment, {set.dataset, recipe.validation_dataloader, mesh, set.key, false})});

@@ -62,7 +62,7 @@ struct TrainingObjects {
   optim::Schedule schedule;
   std::int64_t total_steps = 0;
   checkpoint::ModelSignature signature;
-  checkpoint::ModelFiles model_files;
+  checkpoint::ModelFiles model_files;  ///< at rank 0, which writes them
 };
 
 /// Refuses what `check` lists, reads data and model, and builds the rest from them. UserError for everything that prevents that. Every rank of

@@ -256,7 +256,7 @@ class Run {
     const checkpoint::SaveRequest request{.store = objects_.model.model.store.get(),
                                           .optimizer = objects_.optimizer.get(),
                                           .signature = objects_.signature,
-                                          .model_files = objects_.model_files,
+                                          .model_files = &objects_.model_files,
                                           .state = {.epoch = metrics_.epoch,
                                                     .step = metrics_.step,
                                                     .loader = data::loader_state(*objects_.loader),
