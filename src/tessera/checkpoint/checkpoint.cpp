@@ -121,9 +121,18 @@ CheckpointDirectory::CheckpointDirectory(FileOperations& operations, fs::path pa
     remove_leftovers(operations_, path_);
     repair_links(operations_, path_);
   });
+  const std::string holder = comm::gather(group_, lock_ ? lock_->holder() : "").front();
+  comm::together(group_, [&] {
+    const std::int64_t rank = group_.members()[static_cast<std::size_t>(group_.rank())];
+    if (!keeps_directory()) expect_lock_holder(path_, holder, rank, options_.visible_within);
+  });
 }
 
-void CheckpointDirectory::at_keeper(const std::function<void()>& work) {
+void CheckpointDirectory::refuse_later_checkpoints(std::int64_t step) const {
+  at_keeper([&] { checkpoint::refuse_later_checkpoints(path_, step); });
+}
+
+void CheckpointDirectory::at_keeper(const std::function<void()>& work) const {
   comm::together(group_, [&] {
     if (keeps_directory()) work();
   });

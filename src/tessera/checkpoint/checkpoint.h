@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -62,6 +63,8 @@ struct SaveRequest {
 struct DirectoryOptions {
   std::uint64_t max_shard_size = 5'000'000'000;             ///< bytes of a consolidated file
   std::optional<std::int64_t> max_recent_checkpoints = {};  ///< absent: keep all
+  /// How long a rank waits to see what rank 0 wrote there: network file systems remember for up to half a minute that there was nothing.
+  std::chrono::milliseconds visible_within{40'000};
 };
 
 /// The checkpoint_dir of one run, which all its ranks share: created if need be, locked, cleaned of what an interrupted save left, and its links
@@ -70,12 +73,12 @@ struct DirectoryOptions {
 class CheckpointDirectory {
  public:
   /// `operations` and the group must outlive it, and nobody else may use them while it lives: a save in the background does. UserError when the
-  /// directory cannot be created or written, another run holds it, or something stands where a link goes.
+  /// directory cannot be created or written, another run holds it, something stands where a link goes, or a rank sees another directory.
   CheckpointDirectory(FileOperations& operations, std::filesystem::path path, DirectoryOptions options, comm::Communicator& group);
 
   const std::filesystem::path& path() const { return path_; }
   /// See refuse_later_checkpoints (directory.h).
-  void refuse_later_checkpoints(std::int64_t step) const { checkpoint::refuse_later_checkpoints(path_, step); }
+  void refuse_later_checkpoints(std::int64_t step) const;
 
   /// Writes epoch_E_step_S aside, syncs it, renames it into place; then points LATEST, and LOWEST_VAL when the metric is the lowest so far, at it and
   /// removes what max_recent_checkpoints no longer keeps. Failure (disk full, …) leaves the earlier checkpoints and links as they were; UserError
@@ -98,7 +101,7 @@ class CheckpointDirectory {
   static OwnState own_state(const SaveRequest& request);
   bool keeps_directory() const { return group_.rank() == 0; }
   /// Runs `work` at rank 0 while the others wait for it.
-  void at_keeper(const std::function<void()>& work);
+  void at_keeper(const std::function<void()>& work) const;
   std::filesystem::path write(const SaveRequest& request, const OwnState& own, std::int64_t optimizer_steps);
   RankRecords write_own(const std::filesystem::path& aside, const OwnState& own);
   void consolidate(const std::filesystem::path& aside, Manifest& manifest);

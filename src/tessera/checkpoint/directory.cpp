@@ -12,10 +12,12 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cstring>
 #include <ctime>
 #include <set>
 #include <string_view>
+#include <thread>
 #include <tuple>
 
 #include "tessera/core/error.h"
@@ -123,15 +125,21 @@ std::string holder_text(const fs::path& lock) try {
   return "its process is unknown";  // it has only just begun
 }
 
-void write_holder(int descriptor) {
+std::string text_of(const fs::path& lock) try { return read_text_file(lock); } catch (const UserError&) {
+  return "";
+}
+
+std::string write_holder(int descriptor) {
   const Json holder = {{"pid", ::getpid()},
                        {"user", user_name()},
                        {"host", host_name()},
                        {"since", fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::localtime(std::time(nullptr)))}};
   const std::string text = holder.dump() + "\n";
-  // Only a help for people: the lock itself is the kernel's.
-  if (::ftruncate(descriptor, 0) != 0 || ::pwrite(descriptor, text.data(), text.size(), 0) < 0)
+  // A help for people, and for ranks to find out whether they share the directory: the lock itself is the kernel's. Network file systems show other
+  // hosts what is synced.
+  if (::ftruncate(descriptor, 0) != 0 || ::pwrite(descriptor, text.data(), text.size(), 0) < 0 || ::fsync(descriptor) != 0)
     log::warning("cannot write the owner into the lock file");
+  return text;
 }
 
 }  // namespace
@@ -243,13 +251,14 @@ DirectoryLock::DirectoryLock(const fs::path& directory) {
     throw UserError(Problem{directory.string(), fmt::format("cannot write into the checkpoint directory: {}", std::strerror(errno)), "",
                             "choose another checkpoint.checkpoint_dir or mend its permissions"});
   if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0) {
-    write_holder(descriptor_);
+    holder_ = write_holder(descriptor_);
     return;
   }
   const int reason = errno;
   if (reason != EWOULDBLOCK) {  // a file system without locks
     log::warning("{}: cannot lock the checkpoint directory ({}); see to it that no other run writes there", directory.string(),
                  std::strerror(reason));
+    holder_ = write_holder(descriptor_);
     return;
   }
   ::close(descriptor_);
@@ -258,5 +267,16 @@ DirectoryLock::DirectoryLock(const fs::path& directory) {
 }
 
 DirectoryLock::~DirectoryLock() { ::close(descriptor_); }
+
+void expect_lock_holder(const fs::path& directory, const std::string& holder, std::int64_t rank, std::chrono::milliseconds patience) {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  while (text_of(directory / kLockName) != holder) {
+    if (std::chrono::steady_clock::now() >= deadline)
+      throw UserError(Problem{directory.string(), fmt::format("rank {} (on host {}) does not see what rank 0 writes here", rank, host_name()),
+                              "every rank writes its part of a checkpoint into one directory",
+                              "choose a checkpoint.checkpoint_dir on a file system that all hosts share"});
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+}
 
 }  // namespace tessera::checkpoint

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -62,9 +63,15 @@ class DirectoryLock {
   ~DirectoryLock();
   DirectoryLock(const DirectoryLock&) = delete;
   DirectoryLock& operator=(const DirectoryLock&) = delete;
+  /// What is now in the lock's file: process, user, host and time.
+  const std::string& holder() const { return holder_; }
 
  private:
   int descriptor_ = -1;
+  std::string holder_;
 };
+
+/// UserError naming `rank` and this host unless the lock's file comes to say `holder` in time: else this is another directory than the holder's.
+void expect_lock_holder(const std::filesystem::path& directory, const std::string& holder, std::int64_t rank, std::chrono::milliseconds patience);
 
 }  // namespace tessera::checkpoint
