@@ -206,7 +206,8 @@ void refuse_later_checkpoints(const fs::path& directory, std::int64_t step) {
     throw UserError(Problem{directory.string(),
                             fmt::format("holds {}, later than step {} where this run begins", entries.back().path.filename().string(), step),
                             "a complete checkpoint is never overwritten",
-                            "continue from it with checkpoint.restore_from: LATEST, or choose another checkpoint.checkpoint_dir"});
+                            "continue from it with checkpoint.restore_from: LATEST and restore_optimizer: true, or choose another checkpoint_dir"});
+  if (!fs::is_directory(directory)) return;
   ProblemList problems;
   for (const fs::directory_entry& entry : fs::directory_iterator(directory)) {
     const std::optional<Number> number = parse_name(entry.path().filename().string());

@@ -6,6 +6,7 @@
 #include <regex>
 
 #include "tessera/checkpoint/directory.h"
+#include "tessera/checkpoint/manifest.h"
 #include "tessera/config/hub.h"
 #include "tessera/core/writable.h"
 #include "tessera/formats/tensor_source.h"
@@ -15,6 +16,7 @@
 #include "tessera/parallel/pipeline/lowering.h"
 #include "tessera/parallel/tensor/plan.h"
 #include "tessera/plan/simulate.h"
+#include "tessera/train/restore_point.h"
 #include "tessera/train/routing.h"
 #include "tessera/train/schedule.h"
 
@@ -151,26 +153,36 @@ void check_output_directories(const config::LoadedRecipe& loaded, ProblemList& p
   if (!recipe.logging.directory.empty()) check("logging", "logging.directory", recipe.logging.directory);
 }
 
-/// That the checkpoint to begin from is there.
-void check_restore_point(const config::LoadedRecipe& loaded, ProblemList& problems) {
+/// That the run can begin where it would: at a checkpoint that is there and whole, of this model when that is known, with nothing in the way of what
+/// is saved then. Of the checkpoint, its manifest is read.
+void check_restore_point(const config::LoadedRecipe& loaded, const std::optional<ModelPlan>& plan, ProblemList& problems) {
   const config::Checkpoint& options = loaded.recipe.checkpoint;
-  if (!loaded.is_read("checkpoint") || !options.enabled || options.restore_from.empty()) return;
+  if (!loaded.is_read("checkpoint") || !options.enabled) return;
   try {
-    checkpoint::resolve_restore_from(options.checkpoint_dir, options.restore_from, !options.restore_optimizer);
+    const RestorePoint point = find_restore_point(options);
+    std::int64_t step = 0;
+    if (!point.path.empty() && checkpoint::is_checkpoint(point.path)) {
+      const checkpoint::Manifest manifest = checkpoint::read_manifest(point.path);
+      if (plan) checkpoint::refuse_other_model(point.path, manifest.signature, signature_of(*plan), point.weights_alone);
+      if (!point.weights_alone) step = manifest.step;
+    }
+    checkpoint::refuse_later_checkpoints(options.checkpoint_dir, step);
   } catch (const UserError& error) {
+    const char* const key = options.restore_from.empty() ? "checkpoint.checkpoint_dir" : "checkpoint.restore_from";
     for (const Problem& problem : error.problems())
-      problems.add({config::where(loaded.tree, "checkpoint.restore_from"), problem.where + ": " + problem.what, problem.rule, problem.fix});
+      problems.add({config::where(loaded.tree, key), problem.where + ": " + problem.what, problem.rule, problem.fix});
   }
 }
 
 /// One recipe on so many ranks: each step needs sections that were read without mistakes, and does not run without them.
 class Examiner {
  public:
-  Examiner(const config::LoadedRecipe& loaded, const config::Environment& environment, std::int64_t world_size)
+  Examiner(const config::LoadedRecipe& loaded, const config::Environment& environment, std::int64_t world_size, std::int64_t rank)
       : loaded_(loaded),
         recipe_(loaded.recipe),
         environment_(environment),
         world_size_(world_size),
+        rank_(rank),
         splits_known_(loaded.is_read_but_for_unknown_keys("distributed")),
         dp_size_(splits_known_ ? config::data_parallel_size(recipe_.distributed.sizes, world_size) : std::nullopt) {}
 
@@ -182,7 +194,7 @@ class Examiner {
     if (says_a_model()) examine_model();
     check_schedule(loaded_, problems_);
     check_output_directories(loaded_, problems_);
-    check_restore_point(loaded_, problems_);
+    if (rank_ == 0) check_restore_point(loaded_, result_.plan, problems_);
     append(result_.problems, problems_.problems());
     result_.problems = config::with_placeholders(std::move(result_.problems), loaded_.tree, environment_);
     // What was made of half a recipe is not to be shown.
@@ -226,6 +238,7 @@ class Examiner {
   const config::Recipe& recipe_;
   const config::Environment& environment_;
   std::int64_t world_size_;
+  std::int64_t rank_;
   bool splits_known_;
   std::optional<std::int64_t> dp_size_;
   Examination result_;
@@ -234,8 +247,8 @@ class Examiner {
 
 }  // namespace
 
-Examination examine(const config::LoadedRecipe& recipe, const config::Environment& environment, std::int64_t world_size) {
-  return Examiner(recipe, environment, world_size)();
+Examination examine(const config::LoadedRecipe& recipe, const config::Environment& environment, std::int64_t world_size, std::int64_t rank) {
+  return Examiner(recipe, environment, world_size, rank)();
 }
 
 std::int64_t microbatch_rows(const config::Distributed& distributed, std::int64_t local_batch_size) {

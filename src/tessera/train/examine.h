@@ -19,8 +19,9 @@ struct Examination {
   std::optional<mesh::MeshSizes> mesh;             ///< when the sizes keep the rules
   std::optional<parallel::PipelinePlan> pipeline;  ///< when there is one, and it keeps the rules
 };
-/// In its problems, what environment variables put into the recipe is shown as it is written there.
-Examination examine(const config::LoadedRecipe& recipe, const config::Environment& environment, std::int64_t world_size);
+/// In its problems, what environment variables put into the recipe is shown as it is written there. Only rank 0 looks for checkpoints: it keeps their
+/// directory, and what it cannot begin from no other can.
+Examination examine(const config::LoadedRecipe& recipe, const config::Environment& environment, std::int64_t world_size, std::int64_t rank = 0);
 
 /// Rows of a microbatch where a data-parallel rank takes `local_batch_size` of them at a time: all of them; in a pipeline pp_microbatch_size, if that
 /// divides them.

@@ -222,6 +222,8 @@ std::optional<DType> param_dtype(const config::Distributed& distributed) {
   return distributed.strategy == config::Strategy::Fsdp2 && policy ? policy->param_dtype : std::nullopt;
 }
 
+checkpoint::ModelSignature signature_of(const ModelPlan& plan) { return checkpoint::model_signature(plan.spec, model::parameter_table(plan.spec)); }
+
 ModelPlan plan_model(const config::LoadedRecipe& loaded, const config::Environment& environment) {
   const config::Recipe& recipe = loaded.recipe;
   ModelPlan plan;
@@ -283,7 +285,7 @@ TrainingObjects build_examined(const config::LoadedRecipe& loaded, const ModelPl
   objects.model = make_model(recipe, plan, objects.setup);
   objects.experts = make_expert_training(objects.model, recipe);
   objects.optimizer = std::make_unique<optim::Optimizer>(*objects.model.model.store, adam_options(loaded));
-  objects.signature = checkpoint::model_signature(plan.spec, model::parameter_table(plan.spec));
+  objects.signature = signature_of(plan);
   return objects;
 }
 
@@ -304,7 +306,7 @@ RecipeData build_recipe_data(const config::LoadedRecipe& loaded, const config::E
 }
 
 TrainingObjects build_objects(const config::LoadedRecipe& loaded, const config::Environment& environment, comm::Backend& backend) {
-  Examination examination = examine(loaded, environment, backend.world_size());
+  Examination examination = examine(loaded, environment, backend.world_size(), backend.rank());
   if (!examination.problems.empty()) throw UserError(std::move(examination.problems));
   return with_placeholders(loaded, environment, [&] { return build_examined(loaded, *examination.plan, environment, backend); });
 }

@@ -29,6 +29,7 @@ struct ModelPlan {
 };
 /// UserError with everything wrong about it.
 ModelPlan plan_model(const config::LoadedRecipe& recipe, const config::Environment& environment);
+checkpoint::ModelSignature signature_of(const ModelPlan& plan);
 
 /// A recipe's training data as samples, or as packs of them when it asks for those, and the tokenizer that made them (none for data that brings its
 /// own tokens).

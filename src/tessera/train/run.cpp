@@ -26,6 +26,7 @@
 #include "tessera/train/objects.h"
 #include "tessera/train/peak.h"
 #include "tessera/train/reporter.h"
+#include "tessera/train/restore_point.h"
 #include "tessera/train/routing_metrics.h"
 #include "tessera/train/step.h"
 #include "tessera/train/trace.h"
@@ -89,23 +90,17 @@ class Run {
                        checkpoint::DirectoryOptions{.max_shard_size = static_cast<std::uint64_t>(options.max_shard_size_bytes),
                                                     .max_recent_checkpoints = options.max_recent_checkpoints},
                        *checkpoint_group_);
-    if (const std::string from = restore_point(); !from.empty()) {
-      comm::together(world, [&] { restore(checkpoint::resolve_restore_from(options.checkpoint_dir, from, !options.restore_optimizer)); });
+    if (const RestorePoint point = agree_on_restore_point(options, world); !point.path.empty()) {
+      comm::together(world, [&] { restore(point); });
       objects_.model.engine->weights_loaded();
     }
     directory_->refuse_later_checkpoints(metrics_.step);
   }
 
-  /// What the recipe names, or the newest checkpoint of a run that has begun in this directory.
-  std::string restore_point() const {
+  void restore(const RestorePoint& point) {
     const config::Checkpoint& options = recipe_.checkpoint;
-    if (!options.restore_from.empty() || checkpoint::list_checkpoints(options.checkpoint_dir).empty()) return options.restore_from;
-    return checkpoint::kLatest;
-  }
-
-  void restore(const std::filesystem::path& path) {
-    const config::Checkpoint& options = recipe_.checkpoint;
-    if (!checkpoint::is_checkpoint(path)) {
+    const std::filesystem::path& path = point.path;
+    if (point.weights_alone && !checkpoint::is_checkpoint(path)) {
       model::load_weights(*objects_.model.model.store, *formats::open_huggingface_source(path));
       log::note("restored the weights of {}", path.string());
       return;
@@ -113,14 +108,14 @@ class Run {
     const checkpoint::Verify verify = options.verify == config::CheckpointVerify::Full  ? checkpoint::Verify::Full
                                       : options.verify == config::CheckpointVerify::Off ? checkpoint::Verify::Off
                                                                                         : checkpoint::Verify::Sizes;
-    const checkpoint::TrainingState state =
-        checkpoint::restore(path, objects_.signature, *objects_.model.model.store, options.restore_optimizer ? objects_.optimizer.get() : nullptr,
-                            {.verify = verify,
-                             .restore_optimizer = options.restore_optimizer,
-                             .rank = checkpoint_group_->rank(),
-                             .num_ranks = checkpoint_group_->size()});
+    const checkpoint::TrainingState state = checkpoint::restore(
+        path, objects_.signature, *objects_.model.model.store, point.weights_alone ? nullptr : objects_.optimizer.get(),
+        {.verify = verify, .restore_optimizer = !point.weights_alone, .rank = checkpoint_group_->rank(), .num_ranks = checkpoint_group_->size()});
     log::note("restored {}", path.string());
-    if (!options.restore_optimizer) return;  // a new run from these weights
+    if (!point.weights_alone) continue_from(state, path);  // else a new run from these weights
+  }
+
+  void continue_from(const checkpoint::TrainingState& state, const std::filesystem::path& path) {
     metrics_.step = state.step;
     metrics_.epoch = state.epoch;
     losses_ = state.losses;
@@ -250,6 +245,14 @@ class Run {
     return last || epoch || (scheduler.ckpt_every_steps && metrics_.step % *scheduler.ckpt_every_steps == 0);
   }
 
+  /// Of this step, which is saved.
+  void note_best() {
+    if (!validation_metric_ || std::isnan(*validation_metric_) || (best_validation_ && best_validation_->metric <= *validation_metric_)) return;
+    const std::filesystem::path checkpoint =
+        std::filesystem::weakly_canonical(directory_->path()) / checkpoint::checkpoint_name(metrics_.epoch, metrics_.step);
+    best_validation_ = {*validation_metric_, metrics_.step, checkpoint.string()};
+  }
+
   void save(bool last, Reporter& reporter) {
     if (!directory_) return;
     const config::SaveConsolidated when = recipe_.checkpoint.save_consolidated;
@@ -299,9 +302,10 @@ class Run {
       log::warning("{} of {} steps had no label that counts", unlabelled_steps_, metrics_.step - summary_.first_step);
     summary_.interrupted = stopping_ && metrics_.step < objects_.total_steps;
     if (!summary_.interrupted) return;
-    const char* const saved = summary_.checkpoint ? "the same command continues"
-                              : directory_        ? "it had not begun, nothing was saved"
-                                                  : "checkpoints are off, nothing was saved";
+    const char* const saved = !directory_                                 ? "checkpoints are off, nothing was saved"
+                              : !summary_.checkpoint                      ? "it had not begun, nothing was saved"
+                              : continues_from_newest(recipe_.checkpoint) ? "the same command continues"
+                                                                          : "checkpoint.restore_from: LATEST continues";
     reporter.say(fmt::format("interrupted after step {} of {}; {}", metrics_.step, objects_.total_steps, saved));
   }
 
