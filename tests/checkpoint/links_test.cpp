@@ -21,8 +21,9 @@ using testing::HasSubstr;
 /// A directory of checkpoints that are nothing but manifests.
 class LinksTest : public testing::Test {
  protected:
-  fs::path add(std::int64_t step, std::optional<double> metric) {
+  fs::path add(std::int64_t step, std::optional<double> metric, const std::optional<BestValidation>& best = {}) {
     Manifest manifest;
+    manifest.best_validation = best;
     manifest.step = step;
     manifest.validation_metric = metric;
     const fs::path checkpoint = directory_ / checkpoint_name(0, step);
@@ -120,6 +121,23 @@ TEST_F(LinksTest, WhatStandsInALinksPlaceIsRefused) {
   fs::remove(directory_ / kLowestValidation);
   test::write_file(directory_ / kLowestValidation, "");
   EXPECT_THAT(error_of([&] { refuse_blocked_links(directory_.path()); }), AllOf(HasSubstr("a file stands where a link goes"), HasSubstr("move it")));
+}
+
+/// Of a run that began elsewhere, while its best checkpoint is there.
+TEST_F(LinksTest, OnlyTheBestOfItsRunIsTheLowest) {
+  const test::TemporaryDirectory elsewhere;
+  test::write_file(elsewhere / kManifestName, "{}");
+  const BestValidation best{.metric = 1.5, .step = 1, .checkpoint = elsewhere.path().string()};
+  add(2, 2.0, best);
+  EXPECT_EQ(repair(), "");
+  EXPECT_EQ(leads_to(kLowestValidation), "nothing");
+  add(3, 1.2, BestValidation{.metric = 1.2, .step = 3, .checkpoint = (directory_ / checkpoint_name(0, 3)).string()});
+  repair();
+  EXPECT_EQ(leads_to(kLowestValidation), "epoch_0_step_3");
+  fs::remove_all(directory_ / checkpoint_name(0, 3));
+  fs::remove_all(elsewhere.path());
+  repair();
+  EXPECT_EQ(leads_to(kLowestValidation), "epoch_0_step_2");
 }
 
 }  // namespace

@@ -19,6 +19,7 @@ Manifest example() {
   manifest.signature = {"a \"quoted\" model", "0123456789abcdef"};
   manifest.optimizer_steps = 20;
   manifest.validation_metric = 0.1;
+  manifest.best_validation = {.metric = 0.05, .step = 10, .checkpoint = "/runs/epoch_0_step_10"};
   manifest.layout = {{"world_size", 2}};
   manifest.versions = {{"tessera", "0.1.0"}};
   manifest.files = {{"model/a.safetensors", {100, "00000000000000aa"}}, {"model/b.safetensors", {200, "00000000000000bb"}}};
@@ -33,6 +34,7 @@ TEST(ManifestTest, SurvivesItsText) {
   EXPECT_EQ(to_text(read), text);
   EXPECT_EQ(read.step, 20);
   EXPECT_EQ(read.validation_metric, 0.1);
+  EXPECT_EQ(read.best_validation, example().best_validation);
   EXPECT_EQ(read.signature, example().signature);
   EXPECT_EQ(read.files.at("model/b.safetensors").size, 200u);
   EXPECT_EQ(read.model.at("w").boxes[1].offset, (std::vector<std::int64_t>{1, 0}));

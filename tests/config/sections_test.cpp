@@ -286,6 +286,20 @@ TEST(CheckpointSection, TheBestMetricIsOneOfTheValidationSets) {
   EXPECT_THAT(with("checkpoint: {best_metric_key: x}").notes, ElementsAre(HasSubstr("no validation_dataset")));
 }
 
+TEST(StepScheduler, CheckpointsThatAreSeldomValidatedAreNoted) {
+  const auto notes = [](const std::string& scheduler, const std::string& more = "") {
+    return with("validation_dataset: {_target_: mock}\nstep_scheduler: {" + scheduler + "}\n" + more).notes;
+  };
+  EXPECT_THAT(notes("ckpt_every_steps: 10, val_every_steps: 6"),
+              ElementsAre(AllOf(HasSubstr("step_scheduler: validations and checkpoints meet every 30 steps"), HasSubstr("LOWEST_VAL"))));
+  EXPECT_THAT(notes("ckpt_every_steps: 10, save_checkpoint_every_epoch: false"), ElementsAre(HasSubstr("on a multiple of ckpt_every_steps")));
+  EXPECT_THAT(notes("ckpt_every_steps: null, val_every_steps: 6"), ElementsAre(HasSubstr("on a multiple of val_every_steps")));
+  for (const char* scheduler :
+       {"ckpt_every_steps: 10, val_every_steps: 5", "ckpt_every_steps: 5, val_every_steps: 10", "ckpt_every_steps: 10", "ckpt_every_steps: null"})
+    EXPECT_THAT(notes(scheduler), IsEmpty()) << scheduler;
+  EXPECT_THAT(notes("ckpt_every_steps: 10, val_every_steps: 6", "checkpoint: {enabled: false}"), IsEmpty());
+}
+
 /// A mistake that does not say what to do is half a message.
 TEST(Sections, EveryMistakeHasAFix) {
   for (const char* lines : {"seed: -1",

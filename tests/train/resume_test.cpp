@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 
 #include "tessera/checkpoint/directory.h"
+#include "tessera/checkpoint/hash.h"
+#include "tessera/checkpoint/manifest.h"
 #include "tessera/train/run.h"
 #include "train/one_process.h"
 #include "train/small_recipe.h"
@@ -18,9 +20,9 @@ using testing::Not;
 
 using Strings = std::vector<std::string>;
 
-void train_small(const fs::path& directory, Strings overrides, const Strings& more = {}) {
+RunSummary train_small(const fs::path& directory, Strings overrides, const Strings& more = {}) {
   overrides.insert(overrides.end(), more.begin(), more.end());
-  train(load_small_recipe(directory, overrides), no_variables, tessera::test::one_process_backend());
+  return train(load_small_recipe(directory, overrides), no_variables, tessera::test::one_process_backend());
 }
 
 std::vector<double> learning_rates(const fs::path& directory) {
@@ -82,6 +84,90 @@ TEST_F(ResumedSchedule, MayHaveToAgree) {
   EXPECT_EQ(resumed({"--lr_scheduler.use_checkpoint_opt_param_scheduler=false"}), uninterrupted());
 }
 
+/// A directory with a run of seven steps; an epoch has eleven.
+class InMidEpoch : public testing::Test {
+ protected:
+  static constexpr int kSaved = 7;
+  const Strings eight = {"--step_scheduler.max_steps=8", "--lr_scheduler=null", "--validation_dataset=null"};
+
+  explicit InMidEpoch(int saved = kSaved, const Strings& overrides = {}) {
+    Strings all = {fmt::format("--step_scheduler.max_steps={}", saved)};
+    all.insert(all.end(), overrides.begin(), overrides.end());
+    train_small(directory_.path(), eight, all);
+  }
+  const fs::path& path() const { return directory_.path(); }
+  std::string error_with(const Strings& overrides) const {
+    return error_of([&] { train_small(path(), eight, overrides); });
+  }
+
+ private:
+  TemporaryDirectory directory_;
+};
+
+TEST_F(InMidEpoch, TheOrderOfTheDataStays) {
+  const auto both = [](const std::string& key, const std::string& saved, const std::string& now) {
+    return AllOf(HasSubstr("loader.json: " + key + ": " + saved + " in the checkpoint, " + now + " in the recipe"), HasSubstr("set it back"));
+  };
+  EXPECT_THAT(error_with({"--seed=6"}), both("seed", "5", "6"));
+  EXPECT_THAT(error_with({"--dataloader.shuffle=false"}), both("dataloader.shuffle", "true", "false"));
+  EXPECT_THAT(error_with({"--dataloader.group_by_length=true"}), both("dataloader.group_by_length", "false", "true"));
+  for (const char* const other : {"--dataset.seed=77", "--dataset.vocab_size=40"})
+    EXPECT_THAT(error_with({other}), HasSubstr("dataset: the same number of samples, but others\n    checkpoint: 44 samples (44 random sentences"));
+  EXPECT_THAT(error_with({"--dataset.num_sentences=45"}), HasSubstr("dataset: another number of samples"));
+  train_small(path(), eight, {"--step_scheduler.global_batch_size=8"});  // of the samples that are left
+}
+
+/// Checkpoints of the version before have a seed in rng.json alone, and nothing else of this.
+TEST_F(InMidEpoch, AnEarlierVersionsCheckpointIsComparedByItsSeed) {
+  const fs::path checkpoint = path() / "checkpoints/epoch_0_step_7";
+  checkpoint::Manifest manifest = checkpoint::read_manifest(checkpoint);
+  tessera::test::write_file(checkpoint / "loader.json", R"({"epoch": 0, "consumed": 28, "num_samples": 44})");
+  manifest.files.at("loader.json") = {fs::file_size(checkpoint / "loader.json"), checkpoint::hash_of_file(checkpoint / "loader.json")};
+  manifest.best_validation.reset();
+  manifest.signature.numerics = Json::object();
+  tessera::test::write_file(checkpoint / "manifest.json", checkpoint::to_text(manifest));
+  EXPECT_THAT(error_with({"--seed=6"}), HasSubstr("seed: 5 in the checkpoint, 6 in the recipe"));
+  train_small(path(), eight, {"--model.config.layer_norm_epsilon=1.0e-3"});
+}
+
+class AtTheEndOfAnEpoch : public InMidEpoch {
+ protected:
+  AtTheEndOfAnEpoch() : InMidEpoch(11) {}
+};
+
+TEST_F(AtTheEndOfAnEpoch, TheNextMayHaveOtherData) {
+  testing::internal::CaptureStderr();
+  train_small(path(), eight, {"--step_scheduler.max_steps=12", "--seed=6", "--dataset.seed=77"});
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), AllOf(HasSubstr("from epoch 1 on"), HasSubstr("seed: 5 in the checkpoint, 6 in the recipe"),
+                                                            HasSubstr("dataset: the same number of samples, but others")));
+}
+
+TEST_F(InMidEpoch, TheModelStaysTheFunctionThatItWas) {
+  EXPECT_THAT(error_with({"--model.config.layer_norm_epsilon=1.0e-3", "--model.config.activation_function=relu"}),
+              AllOf(HasSubstr("norm_eps: 1e-05 in the checkpoint, 0.001 in the recipe"), HasSubstr("activation: \"gelu_tanh\" in the checkpoint"),
+                    Not(HasSubstr("norm_placement"))));
+  const TemporaryDirectory other;
+  testing::internal::CaptureStderr();
+  train_small(other.path(), eight,
+              {"--model.config.layer_norm_epsilon=1.0e-3", "--checkpoint.restore_optimizer=false",
+               "--checkpoint.restore_from=" + (path() / "checkpoints/LATEST").string(), "--step_scheduler.max_steps=1"});
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("the model now computes otherwise: norm_eps: 1e-05 in the checkpoint, 0.001"));
+}
+
+/// The directory of the second run has nothing at first, then what it saved.
+TEST_F(InMidEpoch, ARunThatBeganElsewhereGoesOnByTheSameCommand) {
+  for (const char* const optimizer : {"true", "false"}) {
+    const TemporaryDirectory second;
+    const std::string from = "--checkpoint.restore_from=" + (path() / "checkpoints/epoch_0_step_7").string();
+    const Strings began = {from, std::string("--checkpoint.restore_optimizer=") + optimizer, "--step_scheduler.max_steps=9"};
+    const Strings goes_on = {began[0], began[1], "--step_scheduler.max_steps=10"};
+    train_small(second.path(), eight, began);
+    const RunSummary summary = train_small(second.path(), eight, goes_on);
+    EXPECT_EQ(summary.first_step, 9) << optimizer;
+    EXPECT_EQ(summary.last_step, 10) << optimizer;
+  }
+}
+
 /// Of a model that learns the smaller half of its vocabulary: what holds the rest becomes less likely with every step.
 TEST(LowestValidation, IsThatOfTheSetThatTheRecipeNames) {
   for (const std::string key : {"default", "foreign"}) {
@@ -99,6 +185,38 @@ TEST(LowestValidation, IsThatOfTheSetThatTheRecipeNames) {
     EXPECT_NE(lowest.at("default").second, lowest.at("foreign").second) << "else this test shows nothing";
     EXPECT_EQ(checkpoint::link_target(directory / "checkpoints", "LOWEST_VAL")->filename(), fmt::format("epoch_0_step_{}", lowest.at(key).second));
   }
+}
+
+/// Every third step is validated, every second saved.
+TEST(LowestValidation, IsOfWeightsThatWereMeasured) {
+  const TemporaryDirectory directory;
+  train_small(directory.path(), {"--step_scheduler.max_steps=8", "--step_scheduler.val_every_steps=3", "--step_scheduler.ckpt_every_steps=2"});
+  const auto metric = [&](int step) {
+    return checkpoint::read_manifest(directory / fmt::format("checkpoints/epoch_0_step_{}", step)).validation_metric;
+  };
+  EXPECT_EQ(metric(2), std::nullopt);
+  EXPECT_EQ(metric(4), std::nullopt) << "measured at step 3, before its last step";
+  EXPECT_EQ(metric(6), json_lines(directory / "logs/validation.jsonl")[1].at("val_loss").get<double>());
+  EXPECT_TRUE(metric(8).has_value()) << "the last step is validated";
+}
+
+/// Step 2 is the best of the first run; the second, which goes on from it elsewhere, gets worse.
+TEST(LowestValidation, IsThatOfTheRunAlsoWhereItGoesOnElsewhere) {
+  const TemporaryDirectory first, second;
+  const Strings options = {"--step_scheduler.val_every_steps=2", "--step_scheduler.ckpt_every_steps=2", "--lr_scheduler=null"};
+  const Strings begins = {"--step_scheduler.max_steps=2"};
+  const Strings goes_on = {"--step_scheduler.max_steps=6", "--optimizer.lr=0.3",
+                           "--checkpoint.restore_from=" + (first / "checkpoints/epoch_0_step_2").string()};
+  train_small(first.path(), options, begins);
+  train_small(second.path(), options, goes_on);
+  const auto losses = json_lines(second / "logs/validation.jsonl");
+  const auto best = checkpoint::read_manifest(second / "checkpoints/epoch_0_step_6").best_validation;
+  ASSERT_GT(losses.back().at("val_loss"), best->metric) << "else this test shows nothing";
+  EXPECT_EQ(best->checkpoint, fs::canonical(first / "checkpoints/epoch_0_step_2"));
+  EXPECT_EQ(checkpoint::link_target(second / "checkpoints", "LOWEST_VAL"), std::nullopt);
+  fs::remove_all(first / "checkpoints");  // then it is the lowest of those that are there
+  train_small(second.path(), options, {goes_on[1], goes_on[2], "--step_scheduler.max_steps=8"});
+  EXPECT_TRUE(checkpoint::link_target(second / "checkpoints", "LOWEST_VAL").has_value());
 }
 
 }  // namespace

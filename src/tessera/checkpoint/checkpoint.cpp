@@ -54,6 +54,7 @@ Manifest start_manifest(const SaveRequest& request, std::int64_t optimizer_steps
   manifest.signature = request.signature;
   manifest.optimizer_steps = optimizer_steps;
   manifest.validation_metric = request.state.validation_metric;
+  manifest.best_validation = request.state.best_validation;
   manifest.layout = request.layout;
   manifest.versions = request.versions;
   return manifest;
@@ -187,13 +188,14 @@ fs::path CheckpointDirectory::write(const SaveRequest& request, const OwnState& 
   comm::together(group_, [&] { records = while_saving([&] { return write_own(aside, own); }); });
   Manifest manifest = start_manifest(request, optimizer_steps);
   for (const std::string& of_rank : comm::gather(group_, to_text(records))) merge(manifest, rank_records_from_text(of_rank));
+  const std::optional<double> metric = comparable_metric(manifest);
   if (request.consolidate) while_saving([&] { consolidate(aside, manifest); });
   at_keeper([&] {
     while_saving([&] { complete(aside, request, std::move(manifest)); });
     operations_.rename(aside, checkpoint);
     half_written->keep();
     operations_.sync_directory(path_);
-    switch_links(operations_, path_, checkpoint, request.state.validation_metric);
+    switch_links(operations_, path_, checkpoint, metric);
     if (options_.max_recent_checkpoints) remove_old();
   });
   return checkpoint;

@@ -32,8 +32,9 @@ struct TrainingState {
   Json loader;
   Json scheduler;
   Json rng;
-  Json losses;                              ///< {"train_loss": …, "val_loss": …}
-  std::optional<double> validation_metric;  ///< what LOWEST_VAL compares (best_metric_key): lower is better
+  Json losses;                                         ///< {"train_loss": …, "val_loss": …}
+  std::optional<double> validation_metric;             ///< of what is saved; what LOWEST_VAL compares (best_metric_key): lower is better
+  std::optional<BestValidation> best_validation = {};  ///< of the run's checkpoints up to this one, wherever they lie
 };
 
 /// What makes model/ and model/consolidated/ a model directory. In memory: where the model came from may be gone when it is saved.

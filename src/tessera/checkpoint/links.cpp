@@ -16,10 +16,7 @@ namespace tessera::checkpoint {
 namespace {
 
 /// Nothing when there was no measurement, or when the manifest cannot be read.
-std::optional<double> metric_of(const fs::path& checkpoint) try {
-  const std::optional<double> metric = read_manifest(checkpoint).validation_metric;
-  return metric && !std::isnan(*metric) ? metric : std::nullopt;
-} catch (const UserError&) {
+std::optional<double> metric_of(const fs::path& checkpoint) try { return comparable_metric(read_manifest(checkpoint)); } catch (const UserError&) {
   return std::nullopt;
 }
 
@@ -61,6 +58,13 @@ void move_link(FileOperations& operations, const fs::path& directory, const char
 }
 
 }  // namespace
+
+std::optional<double> comparable_metric(const Manifest& manifest) {
+  const std::optional<double>& metric = manifest.validation_metric;
+  if (!metric || std::isnan(*metric)) return std::nullopt;
+  const bool lower_elsewhere = manifest.best_validation && manifest.best_validation->metric < *metric;
+  return lower_elsewhere && is_checkpoint(manifest.best_validation->checkpoint) ? std::nullopt : metric;
+}
 
 void refuse_blocked_links(const fs::path& directory) {
   for (const char* const link : {kLatest, kLowestValidation})

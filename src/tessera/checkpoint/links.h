@@ -3,11 +3,16 @@
 #include <filesystem>
 #include <optional>
 
+#include "tessera/checkpoint/manifest.h"
 #include "tessera/core/file.h"
 
 /// The links of a checkpoint directory: LATEST to the newest checkpoint, LOWEST_VAL to the one of the lowest validation metric. A link moves after
 /// its checkpoint is in place, so a run that ends in between leaves it behind.
 namespace tessera::checkpoint {
+
+/// The metric by which a checkpoint may become LOWEST_VAL: nothing without a measurement, or while its run has a better one, be it in the directory
+/// that it was begun from.
+std::optional<double> comparable_metric(const Manifest& manifest);
 
 /// UserError when something that is no link has the name of one: every save would meet it.
 void refuse_blocked_links(const std::filesystem::path& directory);

@@ -57,6 +57,16 @@ std::string sections(const std::map<std::string, FileRecord>& files, const Tenso
          section("optim", optim, [](const TensorRecord& tensor) { return to_json(tensor); });
 }
 
+Json to_json(const std::optional<BestValidation>& best) {
+  return best ? Json{{"metric", best->metric}, {"step", best->step}, {"checkpoint", best->checkpoint}} : Json(nullptr);
+}
+
+std::optional<BestValidation> best_validation_from_json(const Json& manifest) {
+  if (!manifest.contains("best_validation") || manifest["best_validation"].is_null()) return std::nullopt;
+  const Json& best = manifest["best_validation"];
+  return BestValidation{best.at("metric").get<double>(), best.at("step").get<std::int64_t>(), best.at("checkpoint").get<std::string>()};
+}
+
 TensorRecord tensor_from_json(const Json& json, const std::string& where) {
   TensorRecord tensor;
   const std::string dtype = json.at("dtype").get<std::string>();
@@ -131,6 +141,7 @@ Manifest manifest_from_json(const Json& json, const std::string& where) {
   manifest.signature = signature_from_json(json.at("model_signature"), where);
   manifest.optimizer_steps = json.at("optimizer_steps").get<std::int64_t>();
   if (const Json& metric = json.at("validation_metric"); !metric.is_null()) manifest.validation_metric = metric.get<double>();
+  manifest.best_validation = best_validation_from_json(json);
   manifest.layout = layout_from_json(json.at("layout"), where);
   manifest.versions = versions_from_json(json.at("versions"), where);
   manifest.files = files_from_json(json.at("files"), where);
@@ -167,8 +178,9 @@ std::string to_text(const Manifest& manifest) {
   const Json metric = manifest.validation_metric ? Json(*manifest.validation_metric) : Json(nullptr);
   std::string text = fmt::format("{{\n\"format\": \"{}\",\n\"version\": {},\n\"epoch\": {},\n\"step\": {},\n\"optimizer_steps\": {}", kFormat,
                                  kVersion, manifest.epoch, manifest.step, manifest.optimizer_steps);
-  text += fmt::format(",\n\"validation_metric\": {},\n\"model_signature\": {},\n\"layout\": {},\n\"versions\": {}", metric.dump(),
-                      to_json(manifest.signature).dump(), manifest.layout.dump(), manifest.versions.dump());
+  text += fmt::format(",\n\"validation_metric\": {},\n\"best_validation\": {},\n\"model_signature\": {},\n\"layout\": {},\n\"versions\": {}",
+                      metric.dump(), to_json(manifest.best_validation).dump(), to_json(manifest.signature).dump(), manifest.layout.dump(),
+                      manifest.versions.dump());
   text += sections(manifest.files, manifest.model, manifest.optim);
   return sealed(text);
 }

@@ -44,17 +44,27 @@ void merge(TensorRecords& into, const TensorRecords& from);
 /// UserError at `where` unless the boxes lie inside the tensor, in different files, and cover it exactly.
 void check_boxes(const std::string& name, const TensorRecord& tensor, const std::string& where);
 
+/// The lowest validation metric of a run's checkpoints.
+struct BestValidation {
+  double metric = 0.0;
+  std::int64_t step = 0;
+  std::string checkpoint;  ///< its path, absolute
+
+  bool operator==(const BestValidation&) const = default;
+};
+
 struct Manifest {
   std::int64_t epoch = 0;
   std::int64_t step = 0;
   ModelSignature signature;
   std::int64_t optimizer_steps = 0;
-  std::optional<double> validation_metric;
-  Json layout = Json::object();             ///< how the run was split: {"world_size": 1, …}
-  Json versions = Json::object();           ///< of the programs that wrote it
-  std::map<std::string, FileRecord> files;  ///< every file but the manifest, by path relative to the checkpoint
-  TensorRecords model;                      ///< by Hugging Face name
-  TensorRecords optim;                      ///< "master.NAME", "exp_avg.NAME", "exp_avg_sq.NAME"
+  std::optional<double> validation_metric;        ///< of these very weights
+  std::optional<BestValidation> best_validation;  ///< up to and with this one; earlier versions did not say
+  Json layout = Json::object();                   ///< how the run was split: {"world_size": 1, …}
+  Json versions = Json::object();                 ///< of the programs that wrote it
+  std::map<std::string, FileRecord> files;        ///< every file but the manifest, by path relative to the checkpoint
+  TensorRecords model;                            ///< by Hugging Face name
+  TensorRecords optim;                            ///< "master.NAME", "exp_avg.NAME", "exp_avg_sq.NAME"
 };
 
 /// The files one rank wrote, and where in them its boxes lie.

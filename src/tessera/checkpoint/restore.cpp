@@ -129,7 +129,8 @@ TrainingState training_state(const fs::path& checkpoint, const Manifest& manifes
           .scheduler = read_state(checkpoint, manifest, "scheduler.json"),
           .rng = read_state(checkpoint, manifest, "rng.json"),
           .losses = read_state(checkpoint, manifest, "losses.json"),
-          .validation_metric = manifest.validation_metric};
+          .validation_metric = manifest.validation_metric,
+          .best_validation = manifest.best_validation};
 }
 
 void read_all(const fs::path& checkpoint, const TensorRecords& records, const std::vector<TensorBox>& targets) {

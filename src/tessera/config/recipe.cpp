@@ -1,5 +1,7 @@
 #include "tessera/config/recipe.h"
 
+#include <numeric>
+
 #include "tessera/config/override.h"
 #include "tessera/config/sections/read.h"
 #include "tessera/core/text.h"
@@ -247,6 +249,19 @@ void check_best_metric(const Scope& scope, const Node& tree) {
              did_you_mean(wanted, names, "use one of these"));
 }
 
+/// Weights are compared by what was measured of them, so a checkpoint that is saved between two validations is not.
+void note_unmeasured_checkpoints(const Scope& scope, const Recipe& recipe) {
+  const std::optional<std::int64_t>&saved = recipe.step_scheduler.ckpt_every_steps, &measured = recipe.step_scheduler.val_every_steps;
+  if (!recipe.checkpoint.enabled || recipe.validation_datasets.empty()) return;
+  const bool by_steps = saved && measured && *saved % *measured != 0 && *measured % *saved != 0;
+  const bool only_saved_by_steps = saved && !measured && !recipe.step_scheduler.save_checkpoint_every_epoch;
+  const bool only_measured_by_steps = !saved && measured;
+  if (!by_steps && !only_saved_by_steps && !only_measured_by_steps) return;
+  const std::string where = by_steps ? "every " + std::to_string(std::lcm(*saved, *measured)) + " steps"
+                                     : std::string("where an epoch ends on a multiple of ") + (saved ? "ckpt_every_steps" : "val_every_steps");
+  scope.note("validations and checkpoints meet " + where + ": LOWEST_VAL is chosen among these checkpoints and the last");
+}
+
 /// What reading gathers: the typed recipe, what was found, and which sections have mistakes.
 class RecipeReader {
  public:
@@ -272,6 +287,7 @@ class RecipeReader {
     watched("model", [&] { require("model", "a recipe says what is trained"); });
     watched("dataset", [&] { require("dataset", "a recipe says what it is trained on"); });
     watched("checkpoint", [&] { check_best_metric(scope_, tree); });
+    if (loaded_.is_read("step_scheduler")) note_unmeasured_checkpoints(scope_.child("step_scheduler"), loaded_.recipe);
   }
 
  private:

@@ -6,6 +6,7 @@
 #include <torch/version.h>
 
 #include <chrono>
+#include <cmath>
 #include <map>
 
 #include "tessera/checkpoint/checkpoint.h"
@@ -119,11 +120,21 @@ class Run {
     metrics_.step = state.step;
     metrics_.epoch = state.epoch;
     losses_ = state.losses;
+    restore_best(state.best_validation);
     Json loader = state.loader;
     if (!loader.contains("seed") && state.rng.contains("seed")) loader["seed"] = state.rng["seed"];  // where an earlier version has it
     data::restore_loader(*objects_.loader, loader, (path / "loader.json").string());
     objects_.schedule = optim::resume_schedule(objects_.schedule, optim::schedule_from_json(state.scheduler, (path / "scheduler.json").string()),
                                                resume_policy(), config::where(loaded_.tree, "lr_scheduler"));
+  }
+
+  /// What LOWEST_VAL has to be below; not what is there no more.
+  void restore_best(const std::optional<checkpoint::BestValidation>& best) {
+    if (!best || !checkpoint::is_checkpoint(best->checkpoint)) return;
+    best_validation_ = best;
+    if (std::filesystem::path(best->checkpoint).parent_path() != std::filesystem::weakly_canonical(directory_->path()))
+      log::note("{} has the lowest validation loss so far, {:.4f}; LOWEST_VAL in {} will be of lower ones", best->checkpoint, best->metric,
+                directory_->path().string());
   }
 
   optim::ResumeSchedule resume_policy() const {
@@ -161,6 +172,7 @@ class Run {
     const std::int64_t completed = metrics_.step;
     const optim::StepOptions options{.learning_rate = optim::learning_rate(objects_.schedule, completed),
                                      .weight_decay = optim::weight_decay(objects_.schedule, completed)};
+    validation_metric_.reset();
     const StepResult result = training_step(objects_.model, *objects_.optimizer, batches.microbatches, static_cast<std::uint64_t>(completed), options,
                                             recipe_.clip_grad_norm.max_norm, objects_.experts.get());
     const double seconds = seconds_since(begin);
@@ -255,6 +267,7 @@ class Run {
 
   void save(bool last, Reporter& reporter) {
     if (!directory_) return;
+    note_best();
     const config::SaveConsolidated when = recipe_.checkpoint.save_consolidated;
     const checkpoint::SaveRequest request{.store = objects_.model.model.store.get(),
                                           .optimizer = objects_.optimizer.get(),
@@ -266,13 +279,13 @@ class Run {
                                                     .scheduler = optim::to_json(objects_.schedule),
                                                     .rng = {{"seed", recipe_.seed}, {"step", metrics_.step}},
                                                     .losses = losses_,
-                                                    .validation_metric = validation_metric_},
+                                                    .validation_metric = validation_metric_,
+                                                    .best_validation = best_validation_},
                                           .config_yaml = config::print_yaml(loaded_.tree),
                                           .versions = {{"tessera", version()}, {"torch", TORCH_VERSION}},
                                           .layout = layout_json(objects_.setup.mesh->sizes()),
                                           .consolidate = when == config::SaveConsolidated::Every || (when == config::SaveConsolidated::Final && last),
                                           .saves_masters = objects_.plan.saved_dtype != objects_.plan.dtype};
-    validation_metric_.reset();
     if (recipe_.checkpoint.is_async) {
       finish_save(reporter);  // of the one before
       directory_->begin_save(request);
@@ -325,7 +338,8 @@ class Run {
   double peak_ = 0.0;            ///< of the matrix product; measured after the first step, so that training starts without waiting for it
   StepMetrics metrics_;          ///< of the last step
   Json losses_ = Json::object();
-  std::optional<double> validation_metric_;  ///< since the last save
+  std::optional<double> validation_metric_;                    ///< of the weights as they are: nothing once a step has changed them
+  std::optional<checkpoint::BestValidation> best_validation_;  ///< of a checkpoint of this run
   std::int64_t tokens_ = 0;
   std::int64_t unlabelled_steps_ = 0;
   double seconds_ = 0.0;
