@@ -90,7 +90,7 @@ Elements on_the_wire(Exchange& exchange, const Elements& tensor, DType wire) {
 /// Fills a stretch of `rounded`, which is `tensor` on the wire.
 std::function<void()> rounding(const Elements& tensor, const Elements& rounded, std::int64_t first, std::int64_t count) {
   if (rounded.dtype == tensor.dtype) return {};
-  return [=] { convert_elements(at_element(tensor, first), tensor.dtype, at_element(rounded, first), rounded.dtype, count); };
+  return [=] { round_elements(at_element(tensor, first), tensor.dtype, at_element(rounded, first), rounded.dtype, count); };
 }
 
 /// Every peer's part of `tensor`, rounded on the way.
@@ -113,7 +113,7 @@ void short_all_reduce(Exchange& exchange, Place place, const Elements& tensor, R
   phase.receives = receives_into_slots(place, received, tensor.count);
   phase.finish = [=] {
     reduce_parts(parts_in_rank_order(place, received, tensor.count, {own.data, wire}), operation, own.data, wire, tensor.count);
-    convert_elements(own.data, wire, tensor.data, tensor.dtype, tensor.count);
+    round_elements(own.data, wire, tensor.data, tensor.dtype, tensor.count);
   };
   exchange.phases.push_back(std::move(phase));
 }
@@ -133,7 +133,7 @@ void long_all_reduce(Exchange& exchange, Place place, const Elements& tensor, Re
     reduce_parts(parts_in_rank_order(place, received, count, {own, wire}), operation, own, wire, count);
   };
   Phase gather = gather_phase(place, whole, offsets);
-  if (wire != tensor.dtype) gather.finish = [=] { convert_elements(whole.data, wire, tensor.data, tensor.dtype, tensor.count); };
+  if (wire != tensor.dtype) gather.finish = [=] { round_elements(whole.data, wire, tensor.data, tensor.dtype, tensor.count); };
   exchange.phases.push_back(std::move(reduce));
   exchange.phases.push_back(std::move(gather));
 }
@@ -181,7 +181,7 @@ Exchange all_gather_exchange(Place place, const Elements& input, std::span<const
       .kind = OperationKind::AllGather, .dtype = input.dtype, .wire = input.dtype, .elements = output.count, .counts_digest = digest_of(counts)};
   Phase phase = gather_phase(place, output, offsets);
   void* own = at_element(output, offsets[static_cast<std::size_t>(place.rank)]);
-  phase.prepare = [=] { convert_elements(input.data, input.dtype, own, input.dtype, input.count); };
+  phase.prepare = [=] { round_elements(input.data, input.dtype, own, input.dtype, input.count); };
   exchange.phases.push_back(std::move(phase));
   count_sent_bytes(exchange);
   return exchange;

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
-#include <cmath>
 #include <cstring>
 #include <string>
 
@@ -22,18 +20,12 @@ struct Half {
   std::uint16_t bits;
 };
 
-// Inline, so that the loops over blocks become vector code.
-float widen(Bfloat16 value) { return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16); }
+float widen(Bfloat16 value) { return bfloat16_to_float(value.bits); }
 float widen(Half value) { return half_to_float(value.bits); }
 float widen(float value) { return value; }
 double widen(double value) { return value; }
 
-void narrow(float value, Bfloat16& result) {
-  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
-  const std::uint32_t rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
-  const std::uint32_t quiet = (bits >> 16) | 0x40U;
-  result.bits = static_cast<std::uint16_t>((bits & 0x7fffffffU) > 0x7f800000U ? quiet : rounded);
-}
+void narrow(float value, Bfloat16& result) { result.bits = float_to_bfloat16(value); }
 void narrow(float value, Half& result) { result.bits = float_to_half(value); }
 void narrow(float value, float& result) { result = value; }
 void narrow(double value, double& result) { result = value; }
@@ -153,7 +145,7 @@ void reduce_parts(std::span<const Part> parts, ReduceOperation operation, void* 
   }
 }
 
-void convert_elements(const void* input, DType input_dtype, void* output, DType output_dtype, std::int64_t count) {
+void round_elements(const void* input, DType input_dtype, void* output, DType output_dtype, std::int64_t count) {
   if (input_dtype == output_dtype) {
     if (input != output && count > 0) std::memmove(output, input, static_cast<std::size_t>(count) * size_of(input_dtype));
     return;

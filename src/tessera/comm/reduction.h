@@ -25,6 +25,6 @@ bool is_floating(DType dtype);
 void reduce_parts(std::span<const Part> parts, ReduceOperation operation, void* output, DType output_dtype, std::int64_t count);
 
 /// output[i] = input[i] in another floating-point dtype, rounded to nearest even; a copy when the dtypes are equal (they need not be floating then).
-void convert_elements(const void* input, DType input_dtype, void* output, DType output_dtype, std::int64_t count);
+void round_elements(const void* input, DType input_dtype, void* output, DType output_dtype, std::int64_t count);
 
 }  // namespace tessera::comm

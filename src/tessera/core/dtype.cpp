@@ -4,8 +4,6 @@
 #include <bit>
 #include <cmath>
 
-#include "tessera/core/error.h"
-
 namespace tessera {
 namespace {
 
@@ -73,14 +71,6 @@ std::optional<DType> dtype_from_torch(std::string_view name) {
   for (const Alias& alias : kAliases)
     if (alias.name == name) return alias.dtype;
   return std::nullopt;
-}
-
-float bfloat16_to_float(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
-
-std::uint16_t float_to_bfloat16(float value) {
-  if (std::isnan(value)) return 0x7FC0;
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  return static_cast<std::uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
 }
 
 float half_to_float(std::uint16_t bits) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -23,7 +24,15 @@ std::string_view torch_name(DType dtype);
 /// IEEE 754 half and bfloat16 conversions, round to nearest even; NaN stays NaN.
 float half_to_float(std::uint16_t bits);
 std::uint16_t float_to_half(float value);
-float bfloat16_to_float(std::uint16_t bits);
-std::uint16_t float_to_bfloat16(float value);
+
+// Inline and without branches, so that loops over them become vector code.
+constexpr float bfloat16_to_float(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
+/// A NaN becomes the quiet one of its sign and of what is left of its payload.
+constexpr std::uint16_t float_to_bfloat16(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t rounded = (bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16;
+  const std::uint32_t quiet = (bits >> 16) | 0x40U;
+  return static_cast<std::uint16_t>((bits & 0x7FFFFFFFU) > 0x7F800000U ? quiet : rounded);
+}
 
 }  // namespace tessera

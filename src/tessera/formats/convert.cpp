@@ -28,7 +28,7 @@ void widen_f64(const std::byte* from, std::size_t count, Floats& floats) {
 
 void widen_bf16(const std::byte* from, std::size_t count, Floats& floats) {
   const auto values = load_chunk<std::uint16_t>(from, count);
-  for (std::size_t i = 0; i < count; ++i) floats[i] = std::bit_cast<float>(static_cast<std::uint32_t>(values[i]) << 16);
+  for (std::size_t i = 0; i < count; ++i) floats[i] = bfloat16_to_float(values[i]);
 }
 
 void widen_f16(const std::byte* from, std::size_t count, Floats& floats) {
@@ -45,11 +45,7 @@ void widen_f16(const std::byte* from, std::size_t count, Floats& floats) {
 
 void narrow_bf16(const Floats& floats, std::size_t count, std::byte* to) {
   std::array<std::uint16_t, kChunk> values;
-  for (std::size_t i = 0; i < count; ++i) {
-    const auto bits = std::bit_cast<std::uint32_t>(floats[i]);
-    const std::uint32_t rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
-    values[i] = static_cast<std::uint16_t>((bits & 0x7FFFFFFFU) > 0x7F800000U ? 0x7FC0U : rounded);
-  }
+  for (std::size_t i = 0; i < count; ++i) values[i] = float_to_bfloat16(floats[i]);
   std::memcpy(to, values.data(), count * sizeof(std::uint16_t));
 }
 
