@@ -1,4 +1,5 @@
 #include "rates.h"
+#include "tessera/ops/cpu/elementwise.h"
 #include "tessera/ops/cpu/parallel.h"
 
 /// What the machine gives at most: fp32 multiply-adds from registers, and reading memory.

@@ -6,7 +6,8 @@
 #include <random>
 #include <vector>
 
-#include "tessera/ops/cpu/elementwise.h"
+#include "tessera/core/dtype.h"
+#include "tessera/ops/cpu/bfloat16.h"
 
 namespace tessera::ops::cpu::benchmarks {
 
@@ -19,8 +20,8 @@ std::vector<T> numbers(std::int64_t size) {
   if constexpr (std::is_same_v<T, float>) {
     return values;
   } else {
-    std::vector<T> converted(values.size());
-    convert(values.data(), converted.data(), size);
+    std::vector<T> converted;
+    for (const float value : values) converted.push_back({float_to_bfloat16(value)});
     return converted;
   }
 }

@@ -17,7 +17,7 @@ namespace tessera::ops::cpu::test {
 struct Problem {
   AttentionShape shape;
   std::vector<double> query, key, value, output_gradient;
-  std::vector<std::int64_t> document_begin, document_end, query_lengths, key_lengths, samples;
+  std::vector<std::int64_t> document_begin, query_lengths, key_lengths, samples;
   std::vector<float> sinks;
 };
 
@@ -30,10 +30,8 @@ inline HeadStrides dense(std::int64_t tokens, std::int64_t heads, std::int64_t w
 inline bool visible(const AttentionShape& s, std::int64_t b, std::int64_t t, std::int64_t k) {
   const std::int64_t p = s.query_start + t;
   const std::int64_t j = s.key_start + k;
-  if (s.causal && j > p) return false;
-  if (s.window > 0 && (p - j >= s.window || (!s.causal && j - p >= s.window))) return false;
+  if (j > p || (s.window > 0 && p - j >= s.window)) return false;
   if (s.document_begin != nullptr && j < s.document_begin[b * s.query_length + t]) return false;
-  if (s.document_end != nullptr && j >= s.document_end[b * s.query_length + t]) return false;
   if (s.query_lengths != nullptr && t >= s.query_lengths[b]) return false;
   return s.key_lengths == nullptr || k < s.key_lengths[b];
 }

@@ -39,12 +39,12 @@ TYPED_TEST(Embedding, ScattersAndAdds) {
   const auto dy = random_array<T>(static_cast<std::int64_t>(kIds.size()) * kWidth, 1);
   std::vector<double> expected(kVocabulary * kWidth, 0.25);
   for (std::size_t t = 0; t < kIds.size(); ++t) {
-    if (kIds[t] < 0 || kIds[t] >= kVocabulary || kIds[t] == 10) continue;
+    if (kIds[t] < 0 || kIds[t] >= kVocabulary) continue;
     for (std::int64_t c = 0; c < kWidth; ++c) expected[kIds[t] * kWidth + c] += 2.0 * dy.at(static_cast<std::int64_t>(t) * kWidth + c);
   }
   on_each_isa([&](Isa isa) {
     Array<float> gradient(kVocabulary * kWidth, 0.25);
-    EmbeddingBackward<T> args{static_cast<std::int64_t>(kIds.size()), kWidth, kVocabulary, 0, 10, kIds.data(), dy.data(), 2.0f, gradient.data()};
+    EmbeddingBackward<T> args{static_cast<std::int64_t>(kIds.size()), kWidth, kVocabulary, 0, kIds.data(), dy.data(), 2.0f, gradient.data()};
     embedding_backward(args, isa);
     expect_close(gradient, expected, 1e-6, "gradient");
   });
@@ -59,7 +59,7 @@ TEST(Embedding, SumIsTheSameOnAnyNumberOfThreads) {
     const int before = omp_get_max_threads();
     omp_set_num_threads(threads);
     Array<float> total(kVocabulary * kWidth);
-    embedding_backward(EmbeddingBackward<float>{kTokens, kWidth, kVocabulary, 0, -1, ids.data(), dy.data(), 1.0f, total.data()});
+    embedding_backward(EmbeddingBackward<float>{kTokens, kWidth, kVocabulary, 0, ids.data(), dy.data(), 1.0f, total.data()});
     omp_set_num_threads(before);
     return total.values();
   };

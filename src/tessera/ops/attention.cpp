@@ -28,19 +28,17 @@ namespace {
 /// Everything the kernel's shape points at, kept alive for backward.
 struct KernelShape {
   cpu::AttentionShape shape;
-  std::vector<std::int64_t> document_begin, document_end, query_lengths, key_lengths, samples;
+  std::vector<std::int64_t> document_begin, query_lengths, key_lengths, samples;
 };
 
-/// Per token, the first position of its document and one past its last: what the kernel and the composite mask by.
-void fill_documents(const AttentionOptions& options, std::int64_t batch, std::int64_t length, std::vector<std::int64_t>& begin,
-                    std::vector<std::int64_t>& end) {
-  begin.resize(static_cast<std::size_t>(batch * length));
-  end.resize(begin.size());
+/// Per token, the first position of its document: what the kernel and the composite mask by.
+std::vector<std::int64_t> first_of_documents(const AttentionOptions& options, std::int64_t batch, std::int64_t length) {
+  std::vector<std::int64_t> begin(static_cast<std::size_t>(batch * length));
   for (std::int64_t row = 0; row < batch; ++row) {
     const auto& starts = options.document_starts[static_cast<std::size_t>(row)];
-    cpu::document_intervals(starts.data(), static_cast<std::int64_t>(starts.size()), length, options.query_start, begin.data() + row * length,
-                            end.data() + row * length);
+    cpu::document_begins(starts.data(), static_cast<std::int64_t>(starts.size()), length, options.query_start, begin.data() + row * length);
   }
+  return begin;
 }
 
 std::shared_ptr<KernelShape> kernel_shape(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const AttentionOptions& options,
@@ -66,9 +64,8 @@ std::shared_ptr<KernelShape> kernel_shape(const at::Tensor& query, const at::Ten
   }
   made->samples = options.sample_numbers;
   if (!options.document_starts.empty()) {
-    fill_documents(options, shape.batch, shape.query_length, made->document_begin, made->document_end);
+    made->document_begin = first_of_documents(options, shape.batch, shape.query_length);
     shape.document_begin = made->document_begin.data();
-    shape.document_end = made->document_end.data();
   }
   if (!options.lengths.empty()) {
     shape.query_lengths = made->query_lengths.data();

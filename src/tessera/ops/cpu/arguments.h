@@ -8,46 +8,21 @@
 /// Argument structs of the kernels whose public functions (elementwise.h, cross_entropy.h) take plain arguments.
 namespace tessera::ops::cpu {
 
-template <class T>
 struct SumOfSquares {
-  const T* values;
+  const float* values;
   std::int64_t size;
   double* result;
 };
 
-template <class T>
 struct FirstNonfinite {
-  const T* values;
+  const float* values;
   std::int64_t size;
   std::int64_t* result;
 };
 
-template <class From, class To>
 struct Convert {
-  const From* input;
-  To* output;
-  std::int64_t size;
-};
-
-template <class T>
-struct Accumulate {
-  float* target;
-  const T* source;
-  float factor;
-  std::int64_t size;
-};
-
-struct Scale {
-  float* values;
-  float factor;
-  std::int64_t size;
-};
-
-template <class T>
-struct Add {
-  const T* a;
-  const T* b;
-  T* output;
+  const bfloat16* input;
+  float* output;
   std::int64_t size;
 };
 

@@ -16,8 +16,8 @@ struct HeadStrides {
 
 /// What attention computes, whatever the direction. Query t of row b has global position query_start + t, key s has key_start + s.
 /// Query t sees key s when all of these hold (p, j are the global positions of query and key):
-///   causal: j <= p; window > 0: p - j < window (and, not causal, j - p < window);
-///   documents: document_begin[b, t] <= j < document_end[b, t]; padding: s < key_lengths[b] (and queries t >= query_lengths[b] see nothing).
+///   causal: j <= p; window > 0: p - j < window; documents: document_begin[b, t] <= j;
+///   padding: s < key_lengths[b] (and queries t >= query_lengths[b] see nothing).
 /// logit = softcap(scale * q·k), softcap(u) = cap * tanh(u / cap); the softmax runs over the visible keys and, where there is one, the head's sink.
 /// A query that sees no key has output 0, lse -infinity (the sink's logit with a sink), and no gradient.
 struct AttentionShape {
@@ -29,13 +29,11 @@ struct AttentionShape {
   std::int64_t head_dim = 0;      ///< C
   std::int64_t value_dim = 0;     ///< width of v and out
   float scale = 1.0f;
-  float softcap = 0.0f;  ///< 0: none
-  bool causal = true;
+  float softcap = 0.0f;     ///< 0: none
   std::int64_t window = 0;  ///< 0: none
   std::int64_t query_start = 0;
   std::int64_t key_start = 0;
   const std::int64_t* document_begin = nullptr;  ///< [batch, T] global positions, non-decreasing along a row; null: no documents
-  const std::int64_t* document_end = nullptr;    ///< [batch, T]; may be null when causal
   const std::int64_t* query_lengths = nullptr;   ///< [batch]; null: no padding
   const std::int64_t* key_lengths = nullptr;     ///< [batch]
   const float* sinks = nullptr;                  ///< [H] logits
@@ -45,10 +43,10 @@ struct AttentionShape {
   const std::int64_t* samples = nullptr;  ///< [batch] sample numbers; null: the batch index
 };
 
-/// Fills document_begin and document_end (each [length]) of one row from boundaries 0 = cu[0] < cu[1] < ... <= length; tokens past the last
-/// boundary form a document of their own. `start` is the global position of token 0 (boundaries are local).
-void document_intervals(const std::int64_t* boundaries, std::int64_t num_boundaries, std::int64_t length, std::int64_t start,
-                        std::int64_t* document_begin, std::int64_t* document_end);
+/// Fills document_begin ([length]) of one row from boundaries 0 = cu[0] < cu[1] < ... <= length; tokens past the last boundary form a document of
+/// their own. `start` is the global position of token 0 (boundaries are local).
+void document_begins(const std::int64_t* boundaries, std::int64_t num_boundaries, std::int64_t length, std::int64_t start,
+                     std::int64_t* document_begin);
 
 /// Flash-style: no T × S buffer. O is the type of the output: T, or float where partial results are merged later.
 /// Instantiated for (float, float), (bfloat16, bfloat16), (bfloat16, float).

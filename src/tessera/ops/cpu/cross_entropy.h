@@ -2,13 +2,11 @@
 
 #include <cstdint>
 
+#include "tessera/core/labels.h"
 #include "tessera/ops/cpu/bfloat16.h"
 #include "tessera/ops/cpu/isa.h"
 
 namespace tessera::ops::cpu {
-
-/// Targets with this value carry no loss and no gradient.
-inline constexpr std::int64_t kIgnoredTarget = -100;
 
 /// A chunk of raw logits x. The logits proper are z = softcap(x * scale), softcap(u) = cap * tanh(u / cap); cap 0 means none.
 /// The chunk may be a slice of the vocabulary: column c is token first_id + c.
@@ -20,7 +18,7 @@ struct LogitsChunk {
   std::int64_t row_stride = 0;
   float scale = 1.0f;
   float softcap = 0.0f;
-  const std::int64_t* targets = nullptr;  ///< [rows]; kIgnoredTarget: no loss, zero gradient
+  const std::int64_t* targets = nullptr;  ///< [rows]; kIgnoredLabel: no loss, zero gradient
   std::int64_t first_id = 0;
 };
 
@@ -40,15 +38,13 @@ template <class T>
 void logits_gradient(const LogitsChunk<T>& chunk, const float* lse, float gradient_scale, Isa isa = best_isa());
 
 /// All of the above over a whole vocabulary in two passes over each row. Returns the sum of -log softmax(z)[target] over valid rows (fp64, fixed
-/// order). row_loss and lse ([rows]) may be null; row_loss is 0 where ignored. `write_gradient` overwrites x by the gradient * gradient_scale. A
-/// valid target outside [0, columns) makes the loss NaN: check ids where they are read.
+/// order). `write_gradient` overwrites x by the gradient * gradient_scale. A valid target outside [0, columns) makes the loss NaN: check ids where
+/// they are read.
 template <class T>
 struct CrossEntropy {
   LogitsChunk<T> chunk;
   bool write_gradient = true;
   float gradient_scale = 1.0f;
-  float* row_loss = nullptr;
-  float* lse = nullptr;
 };
 template <class T>
 double cross_entropy(const CrossEntropy<T>& args, Isa isa = best_isa());

@@ -93,17 +93,9 @@ void expert_forward(const ExpertForward& args, Isa isa) { dispatch(args, isa); }
 void expert_input_gradient(const ExpertInputGradient& args, Isa isa) { dispatch(args, isa); }
 void expert_weight_gradient(const ExpertWeightGradient& args, Isa isa) { dispatch(args, isa); }
 
-TESSERA_DECLARE(SumOfSquares<float>)
-TESSERA_DECLARE(SumOfSquares<bfloat16>)
-TESSERA_DECLARE(FirstNonfinite<float>)
-TESSERA_DECLARE(FirstNonfinite<bfloat16>)
-TESSERA_DECLARE(Convert<float, bfloat16>)
-TESSERA_DECLARE(Convert<bfloat16, float>)
-TESSERA_DECLARE(Accumulate<float>)
-TESSERA_DECLARE(Accumulate<bfloat16>)
-TESSERA_DECLARE(Scale)
-TESSERA_DECLARE(Add<float>)
-TESSERA_DECLARE(Add<bfloat16>)
+TESSERA_DECLARE(SumOfSquares)
+TESSERA_DECLARE(FirstNonfinite)
+TESSERA_DECLARE(Convert)
 TESSERA_DECLARE(ColumnSums<float>)
 TESSERA_DECLARE(ColumnSums<bfloat16>)
 TESSERA_DECLARE(LogitsRowMax<float>)
@@ -117,39 +109,17 @@ TESSERA_DECLARE(LogitsGradient<bfloat16>)
 TESSERA_DECLARE(CrossEntropySum<float>)
 TESSERA_DECLARE(CrossEntropySum<bfloat16>)
 
-namespace {
-
-template <class T>
-double sum_of_squares_of(const T* values, std::int64_t size, Isa isa) {
+double sum_of_squares(const float* values, std::int64_t size, Isa isa) {
   double result = 0.0;
-  dispatch(SumOfSquares<T>{values, size, &result}, isa);
+  dispatch(SumOfSquares{values, size, &result}, isa);
   return result;
 }
-
-template <class T>
-std::int64_t first_nonfinite_of(const T* values, std::int64_t size, Isa isa) {
+std::int64_t first_nonfinite(const float* values, std::int64_t size, Isa isa) {
   std::int64_t result = -1;
-  dispatch(FirstNonfinite<T>{values, size, &result}, isa);
+  dispatch(FirstNonfinite{values, size, &result}, isa);
   return result;
 }
-
-}  // namespace
-
-double sum_of_squares(const float* values, std::int64_t size, Isa isa) { return sum_of_squares_of(values, size, isa); }
-double sum_of_squares(const bfloat16* values, std::int64_t size, Isa isa) { return sum_of_squares_of(values, size, isa); }
-std::int64_t first_nonfinite(const float* values, std::int64_t size, Isa isa) { return first_nonfinite_of(values, size, isa); }
-std::int64_t first_nonfinite(const bfloat16* values, std::int64_t size, Isa isa) { return first_nonfinite_of(values, size, isa); }
-void convert(const float* input, bfloat16* output, std::int64_t size, Isa isa) { dispatch(Convert<float, bfloat16>{input, output, size}, isa); }
-void convert(const bfloat16* input, float* output, std::int64_t size, Isa isa) { dispatch(Convert<bfloat16, float>{input, output, size}, isa); }
-void accumulate(float* target, const float* source, float factor, std::int64_t size, Isa isa) {
-  dispatch(Accumulate<float>{target, source, factor, size}, isa);
-}
-void accumulate(float* target, const bfloat16* source, float factor, std::int64_t size, Isa isa) {
-  dispatch(Accumulate<bfloat16>{target, source, factor, size}, isa);
-}
-void scale(float* values, float factor, std::int64_t size, Isa isa) { dispatch(Scale{values, factor, size}, isa); }
-void add(const float* a, const float* b, float* output, std::int64_t size, Isa isa) { dispatch(Add<float>{a, b, output, size}, isa); }
-void add(const bfloat16* a, const bfloat16* b, bfloat16* output, std::int64_t size, Isa isa) { dispatch(Add<bfloat16>{a, b, output, size}, isa); }
+void convert(const bfloat16* input, float* output, std::int64_t size, Isa isa) { dispatch(Convert{input, output, size}, isa); }
 void add_column_sums(const float* input, std::int64_t rows, std::int64_t columns, std::int64_t row_stride, float* total, Isa isa) {
   dispatch(ColumnSums<float>{input, rows, columns, row_stride, total}, isa);
 }

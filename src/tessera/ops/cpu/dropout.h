@@ -21,8 +21,10 @@ namespace tessera::ops::cpu {
 [[gnu::always_inline]] inline std::uint64_t dropout_row_key(std::uint64_t key, std::uint64_t sample, std::uint64_t place, std::uint64_t position) {
   return mix64(mix64(mix64(key ^ mix64(sample)) ^ place) ^ position);
 }
-[[gnu::always_inline]] inline std::uint32_t dropout_word(std::uint64_t row_key, std::uint32_t element) {
-  std::uint32_t x = static_cast<std::uint32_t>(row_key) + element * 0x9E3779B9u;
+/// Word is std::uint32_t, or a vector of them: of several elements.
+template <class Word>
+[[gnu::always_inline]] inline Word dropout_word(std::uint64_t row_key, Word element) {
+  Word x = static_cast<std::uint32_t>(row_key) + element * 0x9E3779B9u;
   x = (x ^ (x >> 16)) * 0x7FEB352Du;
   x ^= static_cast<std::uint32_t>(row_key >> 32);
   x = (x ^ (x >> 15)) * 0x846CA68Bu;

@@ -9,23 +9,11 @@ namespace tessera::ops::cpu {
 
 /// Sum of squares in fp64 over fixed blocks, added in order: independent of the number of threads.
 double sum_of_squares(const float* values, std::int64_t size, Isa isa = best_isa());
-double sum_of_squares(const bfloat16* values, std::int64_t size, Isa isa = best_isa());
 /// Index of the first NaN or infinity, or -1.
 std::int64_t first_nonfinite(const float* values, std::int64_t size, Isa isa = best_isa());
-std::int64_t first_nonfinite(const bfloat16* values, std::int64_t size, Isa isa = best_isa());
 
-/// Round to nearest even; NaN stays NaN.
-void convert(const float* input, bfloat16* output, std::int64_t size, Isa isa = best_isa());
 void convert(const bfloat16* input, float* output, std::int64_t size, Isa isa = best_isa());
 
-/// target += factor * source.
-void accumulate(float* target, const float* source, float factor, std::int64_t size, Isa isa = best_isa());
-void accumulate(float* target, const bfloat16* source, float factor, std::int64_t size, Isa isa = best_isa());
-/// values *= factor.
-void scale(float* values, float factor, std::int64_t size, Isa isa = best_isa());
-/// output = a + b, rounded once; output may be a or b.
-void add(const float* a, const float* b, float* output, std::int64_t size, Isa isa = best_isa());
-void add(const bfloat16* a, const bfloat16* b, bfloat16* output, std::int64_t size, Isa isa = best_isa());
 /// total[c] += sum over rows of input[r, c] (bias gradients); fixed order whatever the number of threads.
 void add_column_sums(const float* input, std::int64_t rows, std::int64_t columns, std::int64_t row_stride, float* total, Isa isa = best_isa());
 void add_column_sums(const bfloat16* input, std::int64_t rows, std::int64_t columns, std::int64_t row_stride, float* total, Isa isa = best_isa());

@@ -24,14 +24,13 @@ template <class T>
 void embedding_forward(const EmbeddingForward<T>& args, Isa isa = best_isa());
 
 /// table_gradient[ids[t] - first_id, :] += output_gradient[t, :] * scale, in token order for each row whatever the number of threads.
-/// Ids outside the slice, and `padding_id` if it is not negative, contribute nothing.
+/// Ids outside the slice contribute nothing.
 template <class T>
 struct EmbeddingBackward {
   std::int64_t tokens = 0;
   std::int64_t width = 0;
   std::int64_t vocabulary = 0;
   std::int64_t first_id = 0;
-  std::int64_t padding_id = -1;
   const std::int64_t* ids = nullptr;
   const T* output_gradient = nullptr;  ///< [tokens, width]
   float scale = 1.0f;

@@ -26,10 +26,6 @@ struct RmsNormForward {
   const T* weight = nullptr;   ///< [width]
   float weight_offset = 0.0f;  ///< 1 for Gemma
   float epsilon = 0.0f;
-  /// When not null: x = input + residual, rounded to T and stored in `sum`, and the norm is taken of the rounded sum (layout of the input for both;
-  /// `sum` may be `residual` or `input`).
-  const T* residual = nullptr;
-  T* sum = nullptr;
   T* output = nullptr;  ///< may be `input`
   VectorLayout output_layout = {};
   float* rstd = nullptr;  ///< [rows, groups], may be null when no backward follows
@@ -37,7 +33,7 @@ struct RmsNormForward {
 template <class T>
 void rms_norm_forward(const RmsNormForward<T>& args, Isa isa = best_isa());
 
-/// Gradients of RmsNormForward: `input` is what was normalised (the sum where there was a residual).
+/// Gradients of RmsNormForward.
 template <class T>
 struct RmsNormBackward {
   std::int64_t rows = 0;
@@ -69,8 +65,6 @@ struct LayerNormForward {
   const T* weight = nullptr;
   const T* bias = nullptr;
   float epsilon = 0.0f;
-  const T* residual = nullptr;  ///< as in RmsNormForward
-  T* sum = nullptr;
   T* output = nullptr;
   std::int64_t output_stride = 0;
   float* mean = nullptr;  ///< [rows], may be null together with rstd

@@ -2,6 +2,7 @@
 
 #include "tessera/ops/cpu/dispatch.h"
 #include "tessera/ops/cpu/kernels/attention_tiles.h"
+#include "tessera/ops/cpu/kernels/scratch.h"
 #include "tessera/ops/cpu/parallel.h"
 
 /// With P the softmax, M the dropout factors (0 or 1 / (1 - p)), z the logits and delta[t] = dout[t] · out[t]:

@@ -2,6 +2,7 @@
 
 #include "tessera/ops/cpu/dispatch.h"
 #include "tessera/ops/cpu/kernels/attention_tiles.h"
+#include "tessera/ops/cpu/kernels/scratch.h"
 #include "tessera/ops/cpu/parallel.h"
 
 /// Online softmax over key tiles (Milakov and Gimelshein 2018; Dao, "FlashAttention-2", 2023): for every query row the running maximum m, the running

@@ -6,7 +6,6 @@
 #include "tessera/ops/cpu/kernels/dropout.h"
 #include "tessera/ops/cpu/kernels/math.h"
 #include "tessera/ops/cpu/kernels/micro_gemm.h"
-#include "tessera/ops/cpu/kernels/scratch.h"
 #include "tessera/ops/cpu/kernels/transpose.h"
 
 /// What the forward and backward passes of attention share: which keys a query sees, tiles, packing.
@@ -32,16 +31,10 @@ struct KeyRange {
 inline KeyRange visible_keys(const AttentionShape& shape, std::int64_t b, std::int64_t t) {
   if (shape.query_lengths != nullptr && t >= shape.query_lengths[b]) return {0, 0};
   const std::int64_t own = shape.query_start + t - shape.key_start;  // index of the key at the query's own position
-  KeyRange range{0, shape.key_length};
+  KeyRange range{0, smaller(shape.key_length, own + 1)};
   if (shape.key_lengths != nullptr) range.end = smaller(range.end, shape.key_lengths[b]);
-  if (shape.causal) range.end = smaller(range.end, own + 1);
-  if (shape.window > 0) {
-    range.begin = larger(range.begin, own - shape.window + 1);
-    if (!shape.causal) range.end = smaller(range.end, own + shape.window);
-  }
-  const std::int64_t index = b * shape.query_length + t;
-  if (shape.document_begin != nullptr) range.begin = larger(range.begin, shape.document_begin[index] - shape.key_start);
-  if (shape.document_end != nullptr) range.end = smaller(range.end, shape.document_end[index] - shape.key_start);
+  if (shape.window > 0) range.begin = larger(range.begin, own - shape.window + 1);
+  if (shape.document_begin != nullptr) range.begin = larger(range.begin, shape.document_begin[b * shape.query_length + t] - shape.key_start);
   return range.empty() ? KeyRange{0, 0} : range;
 }
 

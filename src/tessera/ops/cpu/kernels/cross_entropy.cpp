@@ -159,7 +159,7 @@ void target_kernel(const LogitsTarget<T>& args) {
   const LogitsChunk<T>& chunk = args.chunk;
   for_rows(chunk, [&](std::int64_t row, const T* x, auto capped) {
     const std::int64_t column = chunk.targets[row] - chunk.first_id;
-    const bool here = chunk.targets[row] != kIgnoredTarget && column >= 0 && column < chunk.columns;
+    const bool here = chunk.targets[row] != kIgnoredLabel && column >= 0 && column < chunk.columns;
     args.target_logit[row] = here ? logit_at<decltype(capped)::value>(map_of(chunk), x + column) : 0.0f;
   });
 }
@@ -168,7 +168,7 @@ template <class T>
 void gradient_kernel(const LogitsGradient<T>& args) {
   const LogitsChunk<T>& chunk = args.chunk;
   for_rows(chunk, [&](std::int64_t row, T* x, auto capped) {
-    if (chunk.targets[row] == kIgnoredTarget) return clear_row(x, chunk.columns);
+    if (chunk.targets[row] == kIgnoredLabel) return clear_row(x, chunk.columns);
     write_row_gradient<decltype(capped)::value>(map_of(chunk), x, chunk.columns, args.lse[row], chunk.targets[row] - chunk.first_id,
                                                 args.gradient_scale);
   });
@@ -178,19 +178,13 @@ void gradient_kernel(const LogitsGradient<T>& args) {
 template <bool capped, class T>
 double cross_entropy_row(const CrossEntropy<T>& args, std::int64_t row, T* x) {
   const LogitsChunk<T>& chunk = args.chunk;
-  const bool ignored = chunk.targets[row] == kIgnoredTarget;
-  if (ignored && args.lse == nullptr) {
+  if (chunk.targets[row] == kIgnoredLabel) {
     if (args.write_gradient) clear_row(x, chunk.columns);
     return 0.0;
   }
   const LogitMap map = map_of(chunk);
   const MaxAndSum parts = online_max_and_sum<capped>(map, x, chunk.columns);
   const double lse = static_cast<double>(parts.maximum) + std::log(parts.sum);
-  if (args.lse != nullptr) args.lse[row] = static_cast<float>(lse);
-  if (ignored) {
-    if (args.write_gradient) clear_row(x, chunk.columns);
-    return 0.0;
-  }
   const std::int64_t target = chunk.targets[row] - chunk.first_id;
   const bool valid = target >= 0 && target < chunk.columns;
   const double loss = valid ? lse - logit_at<capped>(map, x + target) : std::numeric_limits<double>::quiet_NaN();
@@ -202,10 +196,7 @@ template <class T>
 void cross_entropy_kernel(const CrossEntropySum<T>& sum) {
   const CrossEntropy<T>& args = sum.args;
   const ScratchOf<double> losses(args.chunk.rows);
-  for_rows(args.chunk, [&](std::int64_t row, T* x, auto capped) {
-    losses.data()[row] = cross_entropy_row<decltype(capped)::value>(args, row, x);
-    if (args.row_loss != nullptr) args.row_loss[row] = static_cast<float>(losses.data()[row]);
-  });
+  for_rows(args.chunk, [&](std::int64_t row, T* x, auto capped) { losses.data()[row] = cross_entropy_row<decltype(capped)::value>(args, row, x); });
   *sum.result = 0.0;
   for (std::int64_t row = 0; row < args.chunk.rows; ++row) *sum.result += losses.data()[row];
 }

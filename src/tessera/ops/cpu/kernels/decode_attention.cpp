@@ -2,6 +2,7 @@
 
 #include "tessera/ops/cpu/dispatch.h"
 #include "tessera/ops/cpu/kernels/attention_tiles.h"
+#include "tessera/ops/cpu/kernels/scratch.h"
 #include "tessera/ops/cpu/parallel.h"
 
 namespace tessera::ops::cpu {

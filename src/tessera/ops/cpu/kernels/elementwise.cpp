@@ -29,20 +29,19 @@ inline void parallel_blocks(std::int64_t size, Result* results, const Function& 
   });
 }
 
-template <class T>
-double sum_of_block_squares(const T* values, std::int64_t first, std::int64_t last) {
+double sum_of_block_squares(const float* values, std::int64_t first, std::int64_t last) {
   constexpr int kChains = 32;
   double chains[kChains] = {};
   std::int64_t i = first;
   for (; i + kChains <= last; i += kChains) {
 #pragma GCC unroll 1
     for (int lane = 0; lane < kChains; ++lane) {
-      const double value = to_float(values[i + lane]);
+      const double value = values[i + lane];
       chains[lane] += value * value;
     }
   }
   for (int lane = 0; i < last; ++i, ++lane) {
-    const double value = to_float(values[i]);
+    const double value = values[i];
     chains[lane] += value * value;
   }
   for (int width = kChains / 2; width >= 1; width /= 2) {
@@ -51,8 +50,7 @@ double sum_of_block_squares(const T* values, std::int64_t first, std::int64_t la
   return chains[0];
 }
 
-template <class T>
-void sum_of_squares_kernel(const SumOfSquares<T>& args) {
+void sum_of_squares_kernel(const SumOfSquares& args) {
   const std::int64_t blocks = (args.size + kBlock - 1) / kBlock;
   const ScratchOf<double> sums(blocks);
   parallel_blocks(args.size, sums.data(), [&](std::int64_t first, std::int64_t last) { return sum_of_block_squares(args.values, first, last); });
@@ -62,25 +60,22 @@ void sum_of_squares_kernel(const SumOfSquares<T>& args) {
 
 inline bool is_finite(float value) { return (bit_cast<std::uint32_t>(value) & 0x7F800000u) != 0x7F800000u; }
 
-template <class T>
-inline bool all_finite(const T* values, std::int64_t size) {
+inline bool all_finite(const float* values, std::int64_t size) {
   // 0 * x is NaN exactly when x is NaN or infinite, and a sum of zeros stays zero.
   Vec zeros = {};
   for_vectors(size, [&](std::int64_t i, auto lanes) { zeros += load(values + i, lanes) * 0.0f; });
   return sum(zeros) == 0.0f;
 }
 
-template <class T>
-std::int64_t first_nonfinite_of_block(const T* values, std::int64_t first, std::int64_t last) {
+std::int64_t first_nonfinite_of_block(const float* values, std::int64_t first, std::int64_t last) {
   if (all_finite(values + first, last - first)) return -1;
   for (std::int64_t i = first; i < last; ++i) {
-    if (!is_finite(to_float(values[i]))) return i;
+    if (!is_finite(values[i])) return i;
   }
   return -1;
 }
 
-template <class T>
-void first_nonfinite_kernel(const FirstNonfinite<T>& args) {
+void first_nonfinite_kernel(const FirstNonfinite& args) {
   const std::int64_t blocks = (args.size + kBlock - 1) / kBlock;
   const ScratchOf<std::int64_t> found(blocks);
   parallel_blocks(args.size, found.data(), [&](std::int64_t first, std::int64_t last) { return first_nonfinite_of_block(args.values, first, last); });
@@ -88,25 +83,8 @@ void first_nonfinite_kernel(const FirstNonfinite<T>& args) {
   for (std::int64_t block = 0; block < blocks && *args.result < 0; ++block) *args.result = found.data()[block];
 }
 
-template <class From, class To>
-void convert_kernel(const Convert<From, To>& args) {
+void convert_kernel(const Convert& args) {
   parallel_vectors(args.size, [&](std::int64_t i, auto lanes) { store(args.output + i, load(args.input + i, lanes), lanes); });
-}
-
-template <class T>
-void accumulate_kernel(const Accumulate<T>& args) {
-  parallel_vectors(args.size, [&](std::int64_t i, auto lanes) {
-    store(args.target + i, load(args.target + i, lanes) + load(args.source + i, lanes) * args.factor, lanes);
-  });
-}
-
-void scale_kernel(const Scale& args) {
-  parallel_vectors(args.size, [&](std::int64_t i, auto lanes) { store(args.values + i, load(args.values + i, lanes) * args.factor, lanes); });
-}
-
-template <class T>
-void add_kernel(const Add<T>& args) {
-  parallel_vectors(args.size, [&](std::int64_t i, auto lanes) { store(args.output + i, load(args.a + i, lanes) + load(args.b + i, lanes), lanes); });
 }
 
 template <class T>
@@ -121,17 +99,9 @@ void column_sums_kernel(const ColumnSums<T>& args) {
 
 }  // namespace TESSERA_KERNEL_ISA
 
-TESSERA_KERNEL(sum_of_squares_kernel, SumOfSquares<float>)
-TESSERA_KERNEL(sum_of_squares_kernel, SumOfSquares<bfloat16>)
-TESSERA_KERNEL(first_nonfinite_kernel, FirstNonfinite<float>)
-TESSERA_KERNEL(first_nonfinite_kernel, FirstNonfinite<bfloat16>)
-TESSERA_KERNEL(convert_kernel, Convert<float, bfloat16>)
-TESSERA_KERNEL(convert_kernel, Convert<bfloat16, float>)
-TESSERA_KERNEL(accumulate_kernel, Accumulate<float>)
-TESSERA_KERNEL(accumulate_kernel, Accumulate<bfloat16>)
-TESSERA_KERNEL(scale_kernel, Scale)
-TESSERA_KERNEL(add_kernel, Add<float>)
-TESSERA_KERNEL(add_kernel, Add<bfloat16>)
+TESSERA_KERNEL(sum_of_squares_kernel, SumOfSquares)
+TESSERA_KERNEL(first_nonfinite_kernel, FirstNonfinite)
+TESSERA_KERNEL(convert_kernel, Convert)
 TESSERA_KERNEL(column_sums_kernel, ColumnSums<float>)
 TESSERA_KERNEL(column_sums_kernel, ColumnSums<bfloat16>)
 

@@ -32,7 +32,7 @@ void embedding_backward_kernel(const EmbeddingBackward<T>& args) {
   parallel_for(0, args.vocabulary, owned_at_least, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t token = 0; token < args.tokens; ++token) {
       const std::int64_t id = args.ids[token] - args.first_id;
-      if (id < first || id >= last || args.ids[token] == args.padding_id) continue;
+      if (id < first || id >= last) continue;
       const T* source = args.output_gradient + token * args.width;
       float* target = args.table_gradient + id * args.width;
       for_vectors(args.width,

@@ -13,14 +13,6 @@ inline Vec weight_at(const T* weight, float offset, std::int64_t c, Lanes lanes)
   return weight == nullptr ? broadcast(1.0f) : load(weight + c, lanes) + offset;
 }
 
-/// x (+ residual, stored in sum): what is normalised; returns where it lies.
-template <class T>
-inline const T* add_residual(const T* input, const T* residual, T* total, std::int64_t width) {
-  if (residual == nullptr) return input;
-  for_vectors(width, [&](std::int64_t c, auto lanes) { store(total + c, load(input + c, lanes) + load(residual + c, lanes), lanes); });
-  return total;
-}
-
 /// Calls term(c, lanes) over the row and adds its vectors up in four independent chains.
 template <class Term>
 inline float row_sum(std::int64_t width, const Term& term) {
@@ -44,10 +36,7 @@ inline float sum_of_row_squares(const T* x, std::int64_t width) {
 
 template <class T>
 void rms_norm_row(const RmsNormForward<T>& args, std::int64_t row, std::int64_t group) {
-  const std::int64_t offset = row * args.input_layout.row_stride + group * args.input_layout.group_stride;
-  const bool has_residual = args.residual != nullptr;
-  const T* x =
-      add_residual(args.input + offset, has_residual ? args.residual + offset : nullptr, has_residual ? args.sum + offset : nullptr, args.width);
+  const T* x = args.input + row * args.input_layout.row_stride + group * args.input_layout.group_stride;
   const float rstd = 1.0f / std::sqrt(sum_of_row_squares(x, args.width) / static_cast<float>(args.width) + args.epsilon);
   if (args.rstd != nullptr) args.rstd[row * args.groups + group] = rstd;
   T* y = args.output + row * args.output_layout.row_stride + group * args.output_layout.group_stride;
@@ -120,10 +109,7 @@ Moments moments_of_row(const T* x, std::int64_t width, float epsilon) {
 
 template <class T>
 void layer_norm_row(const LayerNormForward<T>& args, std::int64_t row) {
-  const std::int64_t offset = row * args.input_stride;
-  const bool has_residual = args.residual != nullptr;
-  const T* x =
-      add_residual(args.input + offset, has_residual ? args.residual + offset : nullptr, has_residual ? args.sum + offset : nullptr, args.width);
+  const T* x = args.input + row * args.input_stride;
   const Moments moments = moments_of_row(x, args.width, args.epsilon);
   if (args.mean != nullptr) args.mean[row] = moments.mean;
   if (args.rstd != nullptr) args.rstd[row] = moments.rstd;

@@ -34,7 +34,6 @@ inline To bit_cast(From from) {
 }
 
 inline Vec broadcast(float value) { return value - Vec{}; }
-inline UintVec broadcast_bits(std::uint32_t value) { return value - UintVec{}; }
 inline IntVec lane_numbers() {
   IntVec numbers;
   for (int lane = 0; lane < kLanes; ++lane) numbers[lane] = lane;
@@ -103,13 +102,6 @@ inline float to_float(float value) { return value; }
 inline float to_float(bfloat16 value) { return bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16); }
 inline void assign(float& target, float value) { target = value; }
 inline void assign(bfloat16& target, float value) { store(&target, broadcast(value), Partial{1}); }
-/// The value that storing as T and reading back gives.
-template <class T>
-inline Vec rounded_to(Vec value) {
-  if constexpr (sizeof(T) == 4) return value;
-  return widen(narrow(value));
-}
-
 /// Zeroes the lanes past a partial access (after arithmetic that may have made them non-zero).
 inline Vec keep(Vec value, Full) { return value; }
 inline Vec keep(Vec value, Partial lanes) { return select(lane_numbers() < static_cast<std::int32_t>(lanes.count), value, Vec{}); }
