@@ -10,17 +10,17 @@
 /// (https://github.com/google/sentencepiece/blob/master/src/sentencepiece_model.proto).
 namespace tessera::formats {
 
-enum class SentencePieceType { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
-enum class SentencePieceAlgorithm { unigram = 1, bpe = 2, word = 3, character = 4 };
+enum class SentencePieceType { Normal = 1, Unknown = 2, Control = 3, UserDefined = 4, Unused = 5, Byte = 6 };
+enum class SentencePieceAlgorithm { Unigram = 1, Bpe = 2, Word = 3, Character = 4 };
 
 struct SentencePieceModel {
   struct Piece {
     std::string text;
     float score = 0;
-    SentencePieceType type = SentencePieceType::normal;
+    SentencePieceType type = SentencePieceType::Normal;
   };
   std::vector<Piece> pieces;  ///< by id
-  SentencePieceAlgorithm algorithm = SentencePieceAlgorithm::unigram;
+  SentencePieceAlgorithm algorithm = SentencePieceAlgorithm::Unigram;
   std::int64_t unk_id = 0;  ///< these four are −1 when there is none
   std::int64_t bos_id = 1;
   std::int64_t eos_id = 2;

@@ -19,26 +19,26 @@ struct Argument {
 };
 
 enum class ExpressionKind {
-  constant,     ///< `constant`
-  name,         ///< `text`
-  list,         ///< `operands`
-  tuple,        ///< `operands`
-  dict,         ///< `operands`: key, value, key, value, …
-  attribute,    ///< operands[0] . `text`
-  subscript,    ///< operands[0] [ operands[1] ]
-  slice,        ///< operands[0] [ operands[1] : operands[2] : operands[3] ], any of the three null
-  call,         ///< operands[0] ( `arguments` )
-  filter,       ///< operands[0] | `text` ( `arguments` ); operands[0] is null for the filter of a block
-  test,         ///< operands[0] is `text` ( `arguments` )
-  unary,        ///< `text` operands[0]: "-", "+", "not"
-  binary,       ///< operands[0] `text` operands[1]: arithmetic and "~"
-  logical,      ///< operands[0] `text` operands[1]: "and", "or"
-  comparison,   ///< operands[0] `operators`[0] operands[1] `operators`[1] operands[2] …
-  conditional,  ///< operands[0] if operands[1] else operands[2] (null without else)
+  Constant,     ///< `constant`
+  Name,         ///< `text`
+  List,         ///< `operands`
+  Tuple,        ///< `operands`
+  Dict,         ///< `operands`: key, value, key, value, …
+  Attribute,    ///< operands[0] . `text`
+  Subscript,    ///< operands[0] [ operands[1] ]
+  Slice,        ///< operands[0] [ operands[1] : operands[2] : operands[3] ], any of the three null
+  Call,         ///< operands[0] ( `arguments` )
+  Filter,       ///< operands[0] | `text` ( `arguments` ); operands[0] is null for the filter of a block
+  Test,         ///< operands[0] is `text` ( `arguments` )
+  Unary,        ///< `text` operands[0]: "-", "+", "not"
+  Binary,       ///< operands[0] `text` operands[1]: arithmetic and "~"
+  Logical,      ///< operands[0] `text` operands[1]: "and", "or"
+  Comparison,   ///< operands[0] `operators`[0] operands[1] `operators`[1] operands[2] …
+  Conditional,  ///< operands[0] if operands[1] else operands[2] (null without else)
 };
 
 struct Expression {
-  ExpressionKind kind = ExpressionKind::constant;
+  ExpressionKind kind = ExpressionKind::Constant;
   int line = 0;
   std::string text;
   Value constant;
@@ -56,23 +56,23 @@ struct Parameter {
 };
 
 enum class StatementKind {
-  text,          ///< `text`
-  output,        ///< `expression`
-  condition,     ///< if `expression` `body` else `otherwise` (an elif is a condition in there)
-  loop,          ///< for `targets` in `expression` if `filter` `body` else `otherwise`
-  assign,        ///< set `targets` = `expression`; with `text` the attribute of a namespace
-  assign_block,  ///< set `targets` to the text of `body`, after `filter` (null: none)
-  macro,         ///< macro `text` ( `parameters` ) `body`
-  call_block,    ///< call ( `parameters` ) `expression` `body`
-  filter_block,  ///< the text of `body` through `expression`
-  with_block,    ///< with `assignments` `body`
-  generation,    ///< `body`, marked as what the assistant says
-  break_loop,
-  continue_loop,
+  Text,         ///< `text`
+  Output,       ///< `expression`
+  Condition,    ///< if `expression` `body` else `otherwise` (an elif is a condition in there)
+  Loop,         ///< for `targets` in `expression` if `filter` `body` else `otherwise`
+  Assign,       ///< set `targets` = `expression`; with `text` the attribute of a namespace
+  AssignBlock,  ///< set `targets` to the text of `body`, after `filter` (null: none)
+  Macro,        ///< macro `text` ( `parameters` ) `body`
+  CallBlock,    ///< call ( `parameters` ) `expression` `body`
+  FilterBlock,  ///< the text of `body` through `expression`
+  WithBlock,    ///< with `assignments` `body`
+  Generation,   ///< `body`, marked as what the assistant says
+  BreakLoop,
+  ContinueLoop,
 };
 
 struct Statement {
-  StatementKind kind = StatementKind::text;
+  StatementKind kind = StatementKind::Text;
   int line = 0;
   std::string text;
   std::vector<std::string> targets;

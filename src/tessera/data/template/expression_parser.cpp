@@ -23,14 +23,14 @@ ExpressionPtr ExpressionParser::joined(ExpressionPtr node, ExpressionPtr left, E
 
 bool ExpressionParser::ends_tuple() const {
   const TokenKind kind = peek().kind;
-  return kind == TokenKind::block_end || kind == TokenKind::variable_end || is_op(")") || is_op("=");
+  return kind == TokenKind::BlockEnd || kind == TokenKind::VariableEnd || is_op(")") || is_op("=");
 }
 
 ExpressionPtr ExpressionParser::tuple_or_expression(bool with_condition) {
   const auto one = [&] { return with_condition ? expression() : logical_or(); };
   ExpressionPtr first = one();
   if (!is_op(",")) return first;
-  ExpressionPtr tuple = make(ExpressionKind::tuple);
+  ExpressionPtr tuple = make(ExpressionKind::Tuple);
   tuple->operands.push_back(std::move(first));
   while (accept_op(",")) {
     if (ends_tuple() || is_name("if") || is_name("recursive")) break;
@@ -44,7 +44,7 @@ ExpressionPtr ExpressionParser::expression() {
   ExpressionPtr value = logical_or();
   for (int links = 0; accept_name("if"); ++links) {
     check_chain(links);
-    ExpressionPtr node = make(ExpressionKind::conditional);
+    ExpressionPtr node = make(ExpressionKind::Conditional);
     node->operands.push_back(std::move(value));
     node->operands.push_back(logical_or());
     node->operands.push_back(accept_name("else") ? expression() : nullptr);
@@ -57,7 +57,7 @@ ExpressionPtr ExpressionParser::logical_or() {
   ExpressionPtr left = logical_and();
   for (int links = 0; is_name("or"); ++links) {
     check_chain(links);
-    ExpressionPtr node = make(ExpressionKind::logical, take().text);
+    ExpressionPtr node = make(ExpressionKind::Logical, take().text);
     left = joined(std::move(node), std::move(left), logical_and());
   }
   return left;
@@ -67,7 +67,7 @@ ExpressionPtr ExpressionParser::logical_and() {
   ExpressionPtr left = logical_not();
   for (int links = 0; is_name("and"); ++links) {
     check_chain(links);
-    ExpressionPtr node = make(ExpressionKind::logical, take().text);
+    ExpressionPtr node = make(ExpressionKind::Logical, take().text);
     left = joined(std::move(node), std::move(left), logical_not());
   }
   return left;
@@ -76,7 +76,7 @@ ExpressionPtr ExpressionParser::logical_and() {
 ExpressionPtr ExpressionParser::logical_not() {
   if (!is_name("not")) return comparison();
   const Depth depth(*this);
-  ExpressionPtr node = make(ExpressionKind::unary, take().text);
+  ExpressionPtr node = make(ExpressionKind::Unary, take().text);
   node->operands.push_back(logical_not());
   return node;
 }
@@ -96,7 +96,7 @@ ExpressionPtr ExpressionParser::comparison() {
   ExpressionPtr node;
   for (std::string op = comparison_operator(); !op.empty(); op = comparison_operator()) {
     if (node == nullptr) {
-      node = make(ExpressionKind::comparison);
+      node = make(ExpressionKind::Comparison);
       node->operands.push_back(std::move(first));
     }
     node->operators.push_back(std::move(op));
@@ -110,7 +110,7 @@ ExpressionPtr ExpressionParser::left_associative(std::initializer_list<std::stri
   ExpressionPtr left = next();
   for (int links = 0; std::any_of(operators.begin(), operators.end(), [&](std::string_view op) { return is_op(op); }); ++links) {
     check_chain(links);
-    ExpressionPtr node = make(ExpressionKind::binary, take().text);
+    ExpressionPtr node = make(ExpressionKind::Binary, take().text);
     left = joined(std::move(node), std::move(left), next());
   }
   return left;
@@ -136,7 +136,7 @@ ExpressionPtr ExpressionParser::unary(bool with_filter) {
   const Depth depth(*this);
   ExpressionPtr value;
   if (is_op("-") || is_op("+")) {
-    value = make(ExpressionKind::unary, take().text);
+    value = make(ExpressionKind::Unary, take().text);
     value->operands.push_back(unary(/*with_filter=*/false));
   } else {
     value = primary();
@@ -147,15 +147,15 @@ ExpressionPtr ExpressionParser::unary(bool with_filter) {
 
 ExpressionPtr ExpressionParser::primary() {
   const Token& token = peek();
-  if (token.kind == TokenKind::name) return name();
-  if (token.kind == TokenKind::string) {
-    ExpressionPtr node = make(ExpressionKind::constant);
+  if (token.kind == TokenKind::Name) return name();
+  if (token.kind == TokenKind::String) {
+    ExpressionPtr node = make(ExpressionKind::Constant);
     std::string text;
-    while (peek().kind == TokenKind::string) text += take().text;
+    while (peek().kind == TokenKind::String) text += take().text;
     node->constant = Value(std::move(text));
     return node;
   }
-  if (token.kind == TokenKind::integer || token.kind == TokenKind::real) return number();
+  if (token.kind == TokenKind::Integer || token.kind == TokenKind::Real) return number();
   if (is_op("(")) return parentheses();
   if (is_op("[")) return list();
   if (is_op("{")) return dict();
@@ -163,7 +163,7 @@ ExpressionPtr ExpressionParser::primary() {
 }
 
 ExpressionPtr ExpressionParser::name() {
-  ExpressionPtr node = make(ExpressionKind::constant);
+  ExpressionPtr node = make(ExpressionKind::Constant);
   const std::string text = take().text;
   if (text == "true" || text == "True") {
     node->constant = Value(true);
@@ -172,17 +172,17 @@ ExpressionPtr ExpressionParser::name() {
   } else if (text == "none" || text == "None") {
     node->constant = Value(None{});
   } else {
-    node->kind = ExpressionKind::name;
+    node->kind = ExpressionKind::Name;
     node->text = text;
   }
   return node;
 }
 
 ExpressionPtr ExpressionParser::number() {
-  ExpressionPtr node = make(ExpressionKind::constant);
+  ExpressionPtr node = make(ExpressionKind::Constant);
   const Token token = take();
   const char* end = token.text.data() + token.text.size();
-  if (token.kind == TokenKind::real) {
+  if (token.kind == TokenKind::Real) {
     double value = 0;
     std::from_chars(token.text.data(), end, value);
     node->constant = Value(value);
@@ -196,14 +196,14 @@ ExpressionPtr ExpressionParser::number() {
 
 ExpressionPtr ExpressionParser::parentheses() {
   take();
-  if (accept_op(")")) return make(ExpressionKind::tuple);
+  if (accept_op(")")) return make(ExpressionKind::Tuple);
   ExpressionPtr inner = tuple_or_expression();
   expect_op(")");
   return inner;
 }
 
 ExpressionPtr ExpressionParser::list() {
-  ExpressionPtr node = make(ExpressionKind::list);
+  ExpressionPtr node = make(ExpressionKind::List);
   take();
   while (!is_op("]")) {
     if (!node->operands.empty()) expect_op(",");
@@ -215,7 +215,7 @@ ExpressionPtr ExpressionParser::list() {
 }
 
 ExpressionPtr ExpressionParser::dict() {
-  ExpressionPtr node = make(ExpressionKind::dict);
+  ExpressionPtr node = make(ExpressionKind::Dict);
   take();
   while (!is_op("}")) {
     if (!node->operands.empty()) expect_op(",");
@@ -243,10 +243,10 @@ ExpressionPtr ExpressionParser::postfix(ExpressionPtr value) {
 }
 
 ExpressionPtr ExpressionParser::attribute(ExpressionPtr object) {
-  ExpressionPtr node = make(ExpressionKind::attribute);
+  ExpressionPtr node = make(ExpressionKind::Attribute);
   take();
-  if (peek().kind == TokenKind::integer) {
-    node->kind = ExpressionKind::subscript;
+  if (peek().kind == TokenKind::Integer) {
+    node->kind = ExpressionKind::Subscript;
     return joined(std::move(node), std::move(object), number());
   }
   node->text = expect_identifier();
@@ -255,14 +255,14 @@ ExpressionPtr ExpressionParser::attribute(ExpressionPtr object) {
 }
 
 ExpressionPtr ExpressionParser::subscript(ExpressionPtr object) {
-  ExpressionPtr node = make(ExpressionKind::subscript);
+  ExpressionPtr node = make(ExpressionKind::Subscript);
   take();
   ExpressionPtr first = is_op(":") ? nullptr : tuple_or_expression();
   if (!is_op(":")) {
     expect_op("]");
     return joined(std::move(node), std::move(object), std::move(first));
   }
-  node->kind = ExpressionKind::slice;
+  node->kind = ExpressionKind::Slice;
   node = joined(std::move(node), std::move(object), std::move(first));
   for (int part = 0; part < 2; ++part) node->operands.push_back(accept_op(":") && !is_op(":") && !is_op("]") ? expression() : nullptr);
   expect_op("]");
@@ -277,7 +277,7 @@ std::vector<Argument> ExpressionParser::arguments() {
     if (is_op(")")) break;
     if (is_op("*") || is_op("**")) fail("argument unpacking is not supported");
     Argument argument;
-    if (peek().kind == TokenKind::name && is_op("=", 1)) {
+    if (peek().kind == TokenKind::Name && is_op("=", 1)) {
       argument.name = take().text;
       take();
     } else if (!list.empty() && !list.back().name.empty()) {
@@ -291,14 +291,14 @@ std::vector<Argument> ExpressionParser::arguments() {
 }
 
 ExpressionPtr ExpressionParser::call(ExpressionPtr callee) {
-  ExpressionPtr node = make(ExpressionKind::call);
+  ExpressionPtr node = make(ExpressionKind::Call);
   node->operands.push_back(std::move(callee));
   node->arguments = arguments();
   return node;
 }
 
 ExpressionPtr ExpressionParser::filter(ExpressionPtr value) {
-  ExpressionPtr node = make(ExpressionKind::filter);
+  ExpressionPtr node = make(ExpressionKind::Filter);
   node->text = expect_identifier();
   node->operands.push_back(std::move(value));
   if (is_op("(")) node->arguments = arguments();
@@ -307,7 +307,7 @@ ExpressionPtr ExpressionParser::filter(ExpressionPtr value) {
 
 ExpressionPtr ExpressionParser::test(ExpressionPtr value) {
   const bool negated = accept_name("not");
-  ExpressionPtr node = make(ExpressionKind::test);
+  ExpressionPtr node = make(ExpressionKind::Test);
   node->text = expect_identifier();
   node->operands.push_back(std::move(value));
   const TokenKind kind = peek().kind;
@@ -316,12 +316,12 @@ ExpressionPtr ExpressionParser::test(ExpressionPtr value) {
     node->arguments = arguments();
   } else if (is_name("is")) {
     fail("tests cannot follow each other");
-  } else if ((kind == TokenKind::name && !joins) || kind == TokenKind::string || kind == TokenKind::integer || kind == TokenKind::real ||
+  } else if ((kind == TokenKind::Name && !joins) || kind == TokenKind::String || kind == TokenKind::Integer || kind == TokenKind::Real ||
              is_op("[") || is_op("{")) {
     node->arguments.push_back({"", postfix(primary())});
   }
   if (!negated) return node;
-  ExpressionPtr inverse = make(ExpressionKind::unary, "not");
+  ExpressionPtr inverse = make(ExpressionKind::Unary, "not");
   inverse->operands.push_back(std::move(node));
   return inverse;
 }

@@ -62,13 +62,13 @@ Interpreter::Flow Interpreter::execute(const Block& block, Scope& scope, std::st
   for (const Statement& statement : block) {
     try {
       charge(kStep);
-      if (const Flow flow = execute(statement, scope, out); flow != Flow::on) return flow;
+      if (const Flow flow = execute(statement, scope, out); flow != Flow::On) return flow;
     } catch (TemplateError& error) {
       if (error.line == 0) error.line = statement.line;
       throw;
     }
   }
-  return Flow::on;
+  return Flow::On;
 }
 
 std::string Interpreter::text_of(const Block& block, Scope& scope) {
@@ -80,21 +80,21 @@ std::string Interpreter::text_of(const Block& block, Scope& scope) {
 
 Interpreter::Flow Interpreter::execute(const Statement& statement, Scope& scope, std::string& out) {
   switch (statement.kind) {
-    case StatementKind::text:
+    case StatementKind::Text:
       charge(statement.text.size());
       out += statement.text;
       break;
-    case StatementKind::output: {
+    case StatementKind::Output: {
       const std::string text = to_text(evaluate(*statement.expression, scope));
       charge(text.size());
       out += text;
       break;
     }
-    case StatementKind::condition:
+    case StatementKind::Condition:
       return execute(truth(evaluate(*statement.expression, scope)) ? statement.body : statement.otherwise, scope, out);
-    case StatementKind::loop:
+    case StatementKind::Loop:
       return loop(statement, scope, out);
-    case StatementKind::assign: {
+    case StatementKind::Assign: {
       const Value value = evaluate(*statement.expression, scope);
       if (statement.text.empty())
         assign(statement.targets, value, scope);
@@ -102,7 +102,7 @@ Interpreter::Flow Interpreter::execute(const Statement& statement, Scope& scope,
         assign_attribute(statement, value, scope);
       break;
     }
-    case StatementKind::assign_block: {
+    case StatementKind::AssignBlock: {
       Value text = text_of(statement.body, scope);
       if (statement.filter != nullptr) text = apply_filter(*statement.filter, text, scope);
       if (statement.text.empty())
@@ -111,10 +111,10 @@ Interpreter::Flow Interpreter::execute(const Statement& statement, Scope& scope,
         assign_attribute(statement, text, scope);
       break;
     }
-    case StatementKind::macro:
+    case StatementKind::Macro:
       scope.variables[statement.text] = macro(statement.text, statement, scope);
       break;
-    case StatementKind::call_block: {
+    case StatementKind::CallBlock: {
       const Expression& expression = *statement.expression;
       const Value callee = evaluate(*expression.operands[0], scope);
       Arguments arguments = evaluate_arguments(expression.arguments, scope);
@@ -122,10 +122,10 @@ Interpreter::Flow Interpreter::execute(const Statement& statement, Scope& scope,
       out += to_text(call(callee, arguments));
       break;
     }
-    case StatementKind::filter_block:
+    case StatementKind::FilterBlock:
       out += to_text(apply_filter(*statement.expression, text_of(statement.body, scope), scope));
       break;
-    case StatementKind::with_block: {
+    case StatementKind::WithBlock: {
       Scope inner{{}, &scope};
       for (const auto& [name, expression] : statement.assignments) {
         Value value = evaluate(*expression, scope);
@@ -133,18 +133,18 @@ Interpreter::Flow Interpreter::execute(const Statement& statement, Scope& scope,
       }
       return execute(statement.body, inner, out);
     }
-    case StatementKind::generation: {
+    case StatementKind::Generation: {
       const std::string text = text_of(statement.body, scope);
       if (&out == &main_output_) generation_ranges_.emplace_back(out.size(), out.size() + text.size());
       out += text;
       break;
     }
-    case StatementKind::break_loop:
-      return Flow::break_loop;
-    case StatementKind::continue_loop:
-      return Flow::continue_loop;
+    case StatementKind::BreakLoop:
+      return Flow::BreakLoop;
+    case StatementKind::ContinueLoop:
+      return Flow::ContinueLoop;
   }
-  return Flow::on;
+  return Flow::On;
 }
 
 Interpreter::Flow Interpreter::loop(const Statement& statement, Scope& scope, std::string& out) {
@@ -169,9 +169,9 @@ Interpreter::Flow Interpreter::loop(const Statement& statement, Scope& scope, st
     Scope inner{{}, &scope};
     inner.variables["loop"] = loop_object(items, round, changed);
     assign(statement.targets, items[round], inner);
-    if (execute(statement.body, inner, out) == Flow::break_loop) break;
+    if (execute(statement.body, inner, out) == Flow::BreakLoop) break;
   }
-  return Flow::on;
+  return Flow::On;
 }
 
 void Interpreter::assign(const std::vector<std::string>& targets, const Value& value, Scope& scope) {
@@ -265,47 +265,47 @@ Value Interpreter::evaluate_kind(const Expression& expression, Scope& scope) {
     return i < expression.operands.size() && expression.operands[i] != nullptr ? evaluate(*expression.operands[i], scope) : Value(None{});
   };
   switch (expression.kind) {
-    case ExpressionKind::constant:
+    case ExpressionKind::Constant:
       return expression.constant;
-    case ExpressionKind::name:
+    case ExpressionKind::Name:
       return name(expression, scope);
-    case ExpressionKind::list:
-    case ExpressionKind::tuple:
-    case ExpressionKind::dict:
+    case ExpressionKind::List:
+    case ExpressionKind::Tuple:
+    case ExpressionKind::Dict:
       return collection(expression, scope);
-    case ExpressionKind::attribute:
+    case ExpressionKind::Attribute:
       return attribute(operand(0), expression.text);
-    case ExpressionKind::subscript: {
+    case ExpressionKind::Subscript: {
       const Value object = operand(0);
       if (object.string() != nullptr) charge(weight(object));
       return subscript(object, operand(1));
     }
-    case ExpressionKind::slice: {
+    case ExpressionKind::Slice: {
       const Value object = operand(0);
       if (!object.is_undefined()) charge(length(object));
       return slice(object, operand(1), operand(2), operand(3));
     }
-    case ExpressionKind::call: {
+    case ExpressionKind::Call: {
       const Value callee = operand(0);
       return call(callee, evaluate_arguments(expression.arguments, scope));
     }
-    case ExpressionKind::filter:
+    case ExpressionKind::Filter:
       return apply_filter(expression, operand(0), scope);
-    case ExpressionKind::test: {
+    case ExpressionKind::Test: {
       const Value value = operand(0);
       return test(expression.text, value, evaluate_arguments(expression.arguments, scope));
     }
-    case ExpressionKind::unary:
+    case ExpressionKind::Unary:
       return unary(expression, scope);
-    case ExpressionKind::binary:
+    case ExpressionKind::Binary:
       return binary(expression, scope);
-    case ExpressionKind::logical: {
+    case ExpressionKind::Logical: {
       Value left = operand(0);
       return truth(left) == (expression.text == "or") ? left : operand(1);
     }
-    case ExpressionKind::comparison:
+    case ExpressionKind::Comparison:
       return comparison(expression, scope);
-    case ExpressionKind::conditional: {
+    case ExpressionKind::Conditional: {
       if (truth(operand(1))) return operand(0);
       if (expression.operands[2] == nullptr) return undefined("the inline if-expression evaluated to false and no else section was defined");
       return operand(2);
@@ -324,8 +324,8 @@ Value Interpreter::collection(const Expression& expression, Scope& scope) {
   std::vector<Value> items;
   for (const ExpressionPtr& operand : expression.operands) items.push_back(evaluate(*operand, scope));
   charge(items.size());
-  if (expression.kind == ExpressionKind::list) return Value::list(std::move(items));
-  if (expression.kind == ExpressionKind::tuple) return Value::tuple(std::move(items));
+  if (expression.kind == ExpressionKind::List) return Value::list(std::move(items));
+  if (expression.kind == ExpressionKind::Tuple) return Value::tuple(std::move(items));
   Dict dict;
   for (std::size_t i = 0; i + 1 < items.size(); i += 2) dict.set(items[i], items[i + 1]);
   return dict;
@@ -334,7 +334,7 @@ Value Interpreter::collection(const Expression& expression, Scope& scope) {
 /// A block's filters have no value of their own: the innermost one takes the block's text.
 Value Interpreter::apply_filter(const Expression& expression, const Value& value, Scope& scope) {
   const Expression* inner = expression.operands[0].get();
-  const bool chained = inner != nullptr && inner->kind == ExpressionKind::filter && inner->operands[0] == nullptr;
+  const bool chained = inner != nullptr && inner->kind == ExpressionKind::Filter && inner->operands[0] == nullptr;
   const Value input = chained ? apply_filter(*inner, value, scope) : value;
   return filter(expression.text, input, evaluate_arguments(expression.arguments, scope));
 }

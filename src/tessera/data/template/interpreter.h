@@ -2,7 +2,6 @@
 
 #include <ctime>
 #include <map>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -40,7 +39,7 @@ class Interpreter {
   const std::tm& now() const { return now_; }
 
  private:
-  enum class Flow { on, break_loop, continue_loop };
+  enum class Flow { On, BreakLoop, ContinueLoop };
 
   Flow execute(const Block& block, Scope& scope, std::string& out);
   Flow execute(const Statement& statement, Scope& scope, std::string& out);

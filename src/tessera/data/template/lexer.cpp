@@ -56,7 +56,7 @@ class Lexer {
 
   std::vector<Token> run() {
     while (position_ < source_.size()) next_text();
-    add(TokenKind::end, "");
+    add(TokenKind::End, "");
     return std::move(tokens_);
   }
 
@@ -83,7 +83,7 @@ class Lexer {
     std::size_t tag = 0;
     while (tag + 1 < rest().size() && !(rest()[tag] == '{' && (rest()[tag + 1] == '{' || rest()[tag + 1] == '%' || rest()[tag + 1] == '#'))) ++tag;
     if (tag + 1 >= rest().size()) {
-      add(TokenKind::text, std::string(rest()));
+      add(TokenKind::Text, std::string(rest()));
       advance(rest().size());
       return;
     }
@@ -93,8 +93,8 @@ class Lexer {
     if (kind == '#') return comment();
     if (peek() == '-' || (peek() == '+' && kind == '%')) advance(1);
     if (kind == '%' && raw_block()) return;
-    add(kind == '{' ? TokenKind::variable_begin : TokenKind::block_begin, "");
-    expression(kind == '{' ? "}}" : "%}", kind == '{' ? TokenKind::variable_end : TokenKind::block_end);
+    add(kind == '{' ? TokenKind::VariableBegin : TokenKind::BlockBegin, "");
+    expression(kind == '{' ? "}}" : "%}", kind == '{' ? TokenKind::VariableEnd : TokenKind::BlockEnd);
   }
 
   /// `sign` stands behind the tag's brace: - takes all white space before the tag away; without + a statement or comment that is alone on its line
@@ -106,7 +106,7 @@ class Lexer {
       const std::size_t line_start = text.rfind('\n') + 1;
       if ((line_start > 0 || line_starting_) && all_spaces(text.substr(line_start))) text = text.substr(0, line_start);
     }
-    if (!text.empty()) add(TokenKind::text, std::string(text));
+    if (!text.empty()) add(TokenKind::Text, std::string(text));
   }
 
   /// Passes over a tag's end; - takes all white space after it away, and a statement or comment takes the newline after it with it.
@@ -198,7 +198,7 @@ class Lexer {
       if (open.back() != c) fail(fmt::format("unexpected '{}', expected '{}'", c, open.back()));
       open.pop_back();
     }
-    add(TokenKind::op, std::string(*found));
+    add(TokenKind::Op, std::string(*found));
     advance(found->size());
   }
 
@@ -210,7 +210,7 @@ class Lexer {
       size += num_bytes;
     }
     if (size == 0) return false;
-    add(TokenKind::name, std::string(rest().substr(0, size)));
+    add(TokenKind::Name, std::string(rest().substr(0, size)));
     advance(size);
     return true;
   }
@@ -237,7 +237,7 @@ class Lexer {
     }
     std::string text(rest().substr(0, size));
     std::erase(text, '_');
-    add(real ? TokenKind::real : TokenKind::integer, std::move(text));
+    add(real ? TokenKind::Real : TokenKind::Integer, std::move(text));
     advance(size);
   }
 
@@ -246,7 +246,7 @@ class Lexer {
     std::size_t size = 1;
     while (position_ + size < source_.size() && peek(size) != quote) size += peek(size) == '\\' ? 2 : 1;
     if (position_ + size >= source_.size()) fail("a string is not closed");
-    add(TokenKind::string, unescaped(rest().substr(1, size - 1)));
+    add(TokenKind::String, unescaped(rest().substr(1, size - 1)));
     advance(size + 1);
   }
 

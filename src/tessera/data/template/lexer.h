@@ -1,16 +1,15 @@
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace tessera::data::jinja {
 
-enum class TokenKind { text, block_begin, block_end, variable_begin, variable_end, name, string, integer, real, op, end };
+enum class TokenKind { Text, BlockBegin, BlockEnd, VariableBegin, VariableEnd, Name, String, Integer, Real, Op, End };
 
 struct Token {
-  TokenKind kind = TokenKind::end;
+  TokenKind kind = TokenKind::End;
   std::string text;  ///< of strings the value; of numbers the digits without underscores
   int line = 1;
 };

@@ -25,24 +25,24 @@ class Parser : private ExpressionParser {
     Block block;
     while (true) {
       const Token& token = peek();
-      if (token.kind == TokenKind::end) {
+      if (token.kind == TokenKind::End) {
         if (ends.size() == 0) return block;
         fail(fmt::format("unexpected end of template, expected '{}'", *(ends.end() - 1)));
       }
-      if (token.kind == TokenKind::text) {
-        Statement statement = begin(StatementKind::text);
+      if (token.kind == TokenKind::Text) {
+        Statement statement = begin(StatementKind::Text);
         statement.text = take().text;
         block.push_back(std::move(statement));
-      } else if (token.kind == TokenKind::variable_begin) {
+      } else if (token.kind == TokenKind::VariableBegin) {
         take();
-        Statement statement = begin(StatementKind::output);
+        Statement statement = begin(StatementKind::Output);
         statement.expression = tuple_or_expression();
-        if (peek().kind != TokenKind::variable_end) fail(fmt::format("expected the end of the print statement, got {}", described(peek())));
+        if (peek().kind != TokenKind::VariableEnd) fail(fmt::format("expected the end of the print statement, got {}", described(peek())));
         take();
         block.push_back(std::move(statement));
       } else {
         take();
-        if (peek().kind == TokenKind::name && std::find(ends.begin(), ends.end(), peek().text) != ends.end()) return block;
+        if (peek().kind == TokenKind::Name && std::find(ends.begin(), ends.end(), peek().text) != ends.end()) return block;
         block.push_back(statement());
       }
     }
@@ -56,7 +56,7 @@ class Parser : private ExpressionParser {
   }
 
   Statement statement() {
-    const std::string name = peek().kind == TokenKind::name ? peek().text : "";
+    const std::string name = peek().kind == TokenKind::Name ? peek().text : "";
     if (name == "if") return condition();
     if (name == "for") return loop();
     if (name == "set") return assignment();
@@ -66,7 +66,7 @@ class Parser : private ExpressionParser {
     if (name == "with") return with_block();
     if (name == "generation") return generation();
     if (name == "break" || name == "continue") {
-      Statement result = begin(name == "break" ? StatementKind::break_loop : StatementKind::continue_loop);
+      Statement result = begin(name == "break" ? StatementKind::BreakLoop : StatementKind::ContinueLoop);
       take();
       expect_block_end();
       return result;
@@ -77,7 +77,7 @@ class Parser : private ExpressionParser {
   }
 
   Statement condition() {
-    Statement result = begin(StatementKind::condition);
+    Statement result = begin(StatementKind::Condition);
     take();
     result.expression = tuple_or_expression();
     expect_block_end();
@@ -101,7 +101,7 @@ class Parser : private ExpressionParser {
     const bool parenthesised = accept_op("(");
     names.push_back(expect_identifier());
     while (accept_op(",")) {
-      if (peek().kind != TokenKind::name || is_name("in")) break;
+      if (peek().kind != TokenKind::Name || is_name("in")) break;
       names.push_back(expect_identifier());
     }
     if (parenthesised) expect_op(")");
@@ -109,7 +109,7 @@ class Parser : private ExpressionParser {
   }
 
   Statement loop() {
-    Statement result = begin(StatementKind::loop);
+    Statement result = begin(StatementKind::Loop);
     take();
     result.targets = targets();
     if (!accept_name("in")) fail(fmt::format("expected 'in', got {}", described(peek())));
@@ -128,7 +128,7 @@ class Parser : private ExpressionParser {
   }
 
   Statement assignment() {
-    Statement result = begin(StatementKind::assign);
+    Statement result = begin(StatementKind::Assign);
     take();
     if (is_op(".", 1)) {
       result.targets.push_back(expect_identifier());
@@ -142,7 +142,7 @@ class Parser : private ExpressionParser {
       expect_block_end();
       return result;
     }
-    result.kind = StatementKind::assign_block;
+    result.kind = StatementKind::AssignBlock;
     for (int links = 0; accept_op("|"); ++links) {
       check_chain(links);
       result.filter = filter(std::move(result.filter));
@@ -172,24 +172,24 @@ class Parser : private ExpressionParser {
   }
 
   Statement macro() {
-    Statement result = begin(StatementKind::macro);
+    Statement result = begin(StatementKind::Macro);
     take();
     result.text = expect_identifier();
     result.parameters = parameters();
     expect_block_end();
     result.body = statements({"endmacro"});
     take();
-    if (peek().kind == TokenKind::name) take();
+    if (peek().kind == TokenKind::Name) take();
     expect_block_end();
     return result;
   }
 
   Statement call_block() {
-    Statement result = begin(StatementKind::call_block);
+    Statement result = begin(StatementKind::CallBlock);
     take();
     if (is_op("(")) result.parameters = parameters();
     result.expression = expression();
-    if (result.expression->kind != ExpressionKind::call) fail("expected a call");
+    if (result.expression->kind != ExpressionKind::Call) fail("expected a call");
     expect_block_end();
     result.body = statements({"endcall"});
     take();
@@ -198,7 +198,7 @@ class Parser : private ExpressionParser {
   }
 
   Statement filter_block() {
-    Statement result = begin(StatementKind::filter_block);
+    Statement result = begin(StatementKind::FilterBlock);
     take();
     result.expression = filter(nullptr);
     for (int links = 0; accept_op("|"); ++links) {
@@ -213,9 +213,9 @@ class Parser : private ExpressionParser {
   }
 
   Statement with_block() {
-    Statement result = begin(StatementKind::with_block);
+    Statement result = begin(StatementKind::WithBlock);
     take();
-    while (peek().kind != TokenKind::block_end) {
+    while (peek().kind != TokenKind::BlockEnd) {
       if (!result.assignments.empty()) expect_op(",");
       std::string name = expect_identifier();
       expect_op("=");
@@ -229,7 +229,7 @@ class Parser : private ExpressionParser {
   }
 
   Statement generation() {
-    Statement result = begin(StatementKind::generation);
+    Statement result = begin(StatementKind::Generation);
     take();
     expect_block_end();
     result.body = statements({"endgeneration"});

@@ -4,15 +4,15 @@ namespace tessera::data::jinja {
 
 std::string TokenCursor::described(const Token& token) {
   switch (token.kind) {
-    case TokenKind::end:
+    case TokenKind::End:
       return "end of template";
-    case TokenKind::block_end:
+    case TokenKind::BlockEnd:
       return "end of statement block";
-    case TokenKind::variable_end:
+    case TokenKind::VariableEnd:
       return "end of print statement";
-    case TokenKind::text:
-    case TokenKind::block_begin:
-    case TokenKind::variable_begin:
+    case TokenKind::Text:
+    case TokenKind::BlockBegin:
+    case TokenKind::VariableBegin:
       return "template text";
     default:
       return fmt::format("'{}'", token.text);

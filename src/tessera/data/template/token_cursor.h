@@ -50,8 +50,8 @@ class TokenCursor {
 
   /// The token as errors name it.
   static std::string described(const Token& token);
-  bool is_op(std::string_view op, std::size_t ahead = 0) const { return peek(ahead).kind == TokenKind::op && peek(ahead).text == op; }
-  bool is_name(std::string_view name, std::size_t ahead = 0) const { return peek(ahead).kind == TokenKind::name && peek(ahead).text == name; }
+  bool is_op(std::string_view op, std::size_t ahead = 0) const { return peek(ahead).kind == TokenKind::Op && peek(ahead).text == op; }
+  bool is_name(std::string_view name, std::size_t ahead = 0) const { return peek(ahead).kind == TokenKind::Name && peek(ahead).text == name; }
   bool accept_op(std::string_view op) {
     if (!is_op(op)) return false;
     take();
@@ -66,11 +66,11 @@ class TokenCursor {
     if (!accept_op(op)) fail(fmt::format("expected '{}', got {}", op, described(peek())));
   }
   std::string expect_identifier() {
-    if (peek().kind != TokenKind::name) fail(fmt::format("expected a name, got {}", described(peek())));
+    if (peek().kind != TokenKind::Name) fail(fmt::format("expected a name, got {}", described(peek())));
     return take().text;
   }
   void expect_block_end() {
-    if (peek().kind != TokenKind::block_end) fail(fmt::format("expected the end of the statement, got {}", described(peek())));
+    if (peek().kind != TokenKind::BlockEnd) fail(fmt::format("expected the end of the statement, got {}", described(peek())));
     take();
   }
 

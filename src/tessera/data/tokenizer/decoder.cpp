@@ -122,7 +122,7 @@ DecoderStep parse_step(const JsonSection& section) {
   if (type == "Fuse") return FuseDecoder{};
   if (type == "Replace") return ReplaceDecoder{std::make_shared<const TextPattern>(parse_pattern(section)), section.string("content")};
   if (type == "Strip") return strip(section);
-  if (type == "Metaspace") return MetaspaceDecoder{section.string_or("replacement", "\u2581"), parse_prepend_scheme(section) != PrependScheme::never};
+  if (type == "Metaspace") return MetaspaceDecoder{section.string_or("replacement", "\u2581"), parse_prepend_scheme(section) != PrependScheme::Never};
   if (type == "WordPiece") return WordPieceDecoder{section.string_or("prefix", "##"), section.boolean_or("cleanup", true)};
   if (type == "BPEDecoder") return BpeDecoder{section.string_or("suffix", "</w>")};
   if (type == "CTC")

@@ -30,11 +30,11 @@ struct Merge {
   std::uint32_t rank = 0;
 };
 
-enum class ModelKind { bpe, unigram, word_piece, word_level };
+enum class ModelKind { Bpe, Unigram, WordPiece, WordLevel };
 
 /// The model section: what turns one pre-tokenized word into ids. Fields that a kind does not use keep their defaults.
 struct ModelDefinition {
-  ModelKind kind = ModelKind::bpe;
+  ModelKind kind = ModelKind::Bpe;
   std::vector<std::string> tokens;  ///< by id; "" where no token of the model has that id
   std::vector<double> scores;       ///< unigram: log probability of each token
   std::vector<Merge> merges;        ///< bpe

@@ -22,7 +22,7 @@ void check_model(const TokenizerDefinition& definition) {
   if (model.tokens.size() > kMostTokens) fail(fmt::format("token ids up to {} are not supported", model.tokens.size() - 1));
   for (std::size_t i = 0; i < model.tokens.size(); ++i)
     if (first_invalid_utf8(model.tokens[i]) != std::string::npos) fail(fmt::format("token {} is not valid UTF-8", i));
-  if (model.kind == ModelKind::unigram && model.scores.size() != model.tokens.size())
+  if (model.kind == ModelKind::Unigram && model.scores.size() != model.tokens.size())
     fail(fmt::format("{} scores for {} tokens", model.scores.size(), model.tokens.size()));
   if (model.unk && !in_vocabulary(*model.unk))
     fail(fmt::format("the unknown token's id {} is outside the vocabulary of {}", *model.unk, model.tokens.size()));
@@ -53,13 +53,13 @@ std::vector<std::string> all_spellings(const TokenizerDefinition& definition) {
 
 std::variant<BpeModel, UnigramModel, WordPieceModel, WordLevelModel> make_model(const ModelDefinition& model, bool reads_bytes) {
   switch (model.kind) {
-    case ModelKind::unigram:
+    case ModelKind::Unigram:
       return UnigramModel(model);
-    case ModelKind::word_piece:
+    case ModelKind::WordPiece:
       return WordPieceModel(model);
-    case ModelKind::word_level:
+    case ModelKind::WordLevel:
       return WordLevelModel(model);
-    case ModelKind::bpe:
+    case ModelKind::Bpe:
       break;
   }
   return BpeModel(model, reads_bytes);
@@ -67,7 +67,7 @@ std::variant<BpeModel, UnigramModel, WordPieceModel, WordLevelModel> make_model(
 
 /// Whether words may stay bytes: everything the model knows must then be spelled in the byte alphabet, with nothing added at a word's ends.
 bool can_read_bytes(const std::vector<PreTokenizerStep>& steps, const ModelDefinition& model) {
-  return model.kind == ModelKind::bpe && !steps.empty() && std::holds_alternative<ByteLevelPreTokenizer>(steps.back()) && !model.byte_fallback &&
+  return model.kind == ModelKind::Bpe && !steps.empty() && std::holds_alternative<ByteLevelPreTokenizer>(steps.back()) && !model.byte_fallback &&
          model.continuing_subword_prefix.empty() && model.end_of_word_suffix.empty();
 }
 
@@ -85,7 +85,7 @@ TokenizerDefinition completed(TokenizerDefinition definition) {
 
 /// SentencePiece's BPE takes a whole text for one word; cut at its spaces it is faster, and words repeat.
 bool can_cut_at_marks(const ModelDefinition& model) {
-  return model.kind == ModelKind::bpe && model.continuing_subword_prefix.empty() && model.end_of_word_suffix.empty() && !model.ignore_merges &&
+  return model.kind == ModelKind::Bpe && model.continuing_subword_prefix.empty() && model.end_of_word_suffix.empty() && !model.ignore_merges &&
          std::find(model.tokens.begin(), model.tokens.end(), "\u2581") != model.tokens.end() &&
          std::none_of(model.merges.begin(), model.merges.end(),
                       [&](const Merge& merge) { return crosses_mark(model.tokens[static_cast<std::size_t>(merge.merged)]); });

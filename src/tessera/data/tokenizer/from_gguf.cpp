@@ -21,21 +21,21 @@ using formats::SentencePieceType;
 constexpr const char* kTakeTokenizerJson = "give the model's tokenizer.json in its place, to `tessera convert` with --tokenizer";
 
 /// How llama.cpp's names for pre-tokenizers cut text (llama_vocab::impl::load and llm_tokenizer_bpe in its src/llama-vocab.cpp).
-enum class Cut { gpt2, digits, llama3, qwen2, o200k, tekken };
+enum class Cut { Gpt2, Digits, Llama3, Qwen2, O200k, Tekken };
 
 struct PreTokenizerName {
   std::string_view name;
   Cut cut;
 };
 constexpr std::array<PreTokenizerName, 31> kNames = {
-    {{"gpt-2", Cut::gpt2},       {"phi-2", Cut::gpt2},       {"mpt", Cut::gpt2},          {"olmo", Cut::gpt2},
-     {"jais", Cut::gpt2},        {"trillion", Cut::gpt2},    {"roberta-bpe", Cut::gpt2},  {"default", Cut::gpt2},
-     {"smollm", Cut::digits},    {"starcoder", Cut::digits}, {"refact", Cut::digits},     {"command-r", Cut::digits},
-     {"codeshell", Cut::digits}, {"exaone", Cut::digits},    {"minerva-7b", Cut::digits}, {"llama3", Cut::llama3},
-     {"llama-v3", Cut::llama3},  {"llama-bpe", Cut::llama3}, {"falcon3", Cut::llama3},    {"lfm2", Cut::llama3},
-     {"dbrx", Cut::llama3},      {"smaug-bpe", Cut::llama3}, {"qwen2", Cut::qwen2},       {"deepseek-r1-qwen", Cut::qwen2},
-     {"stablelm2", Cut::qwen2},  {"hunyuan", Cut::qwen2},    {"megrez", Cut::qwen2},      {"gpt-4o", Cut::o200k},
-     {"llama4", Cut::o200k},     {"kanana2", Cut::o200k},    {"tekken", Cut::tekken}}};
+    {{"gpt-2", Cut::Gpt2},       {"phi-2", Cut::Gpt2},       {"mpt", Cut::Gpt2},          {"olmo", Cut::Gpt2},
+     {"jais", Cut::Gpt2},        {"trillion", Cut::Gpt2},    {"roberta-bpe", Cut::Gpt2},  {"default", Cut::Gpt2},
+     {"smollm", Cut::Digits},    {"starcoder", Cut::Digits}, {"refact", Cut::Digits},     {"command-r", Cut::Digits},
+     {"codeshell", Cut::Digits}, {"exaone", Cut::Digits},    {"minerva-7b", Cut::Digits}, {"llama3", Cut::Llama3},
+     {"llama-v3", Cut::Llama3},  {"llama-bpe", Cut::Llama3}, {"falcon3", Cut::Llama3},    {"lfm2", Cut::Llama3},
+     {"dbrx", Cut::Llama3},      {"smaug-bpe", Cut::Llama3}, {"qwen2", Cut::Qwen2},       {"deepseek-r1-qwen", Cut::Qwen2},
+     {"stablelm2", Cut::Qwen2},  {"hunyuan", Cut::Qwen2},    {"megrez", Cut::Qwen2},      {"gpt-4o", Cut::O200k},
+     {"llama4", Cut::O200k},     {"kanana2", Cut::O200k},    {"tekken", Cut::Tekken}}};
 
 Cut cut_of(const std::string& name, const std::string& where) {
   const auto* known = std::find_if(kNames.begin(), kNames.end(), [&](const auto& entry) { return entry.name == name; });
@@ -48,17 +48,17 @@ Cut cut_of(const std::string& name, const std::string& where) {
 
 Json pre_tokenizer_of(Cut cut) {
   switch (cut) {
-    case Cut::digits:
+    case Cut::Digits:
       return digits_then_bytes();
-    case Cut::llama3:
+    case Cut::Llama3:
       return split_then_bytes(kLlama3Pattern);
-    case Cut::qwen2:
+    case Cut::Qwen2:
       return split_then_bytes(kQwen2Pattern);
-    case Cut::o200k:
+    case Cut::O200k:
       return split_then_bytes(kO200kPattern);
-    case Cut::tekken:
+    case Cut::Tekken:
       return split_then_bytes(kTekkenPattern);
-    case Cut::gpt2:
+    case Cut::Gpt2:
       break;
   }
   return byte_level_section(true);
@@ -101,7 +101,7 @@ std::vector<TokenId> end_of_turn_ids(const GgufFile& file, const Vocabulary& voc
   for (const char* key : {"tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"})
     if (const auto id = token_id(file, key, vocabulary, where)) ids.push_back(*id);
   for (std::size_t i = 0; i < vocabulary.tokens.size(); ++i)
-    if (vocabulary.types[i] == SentencePieceType::control && std::find(kEndNames.begin(), kEndNames.end(), vocabulary.tokens[i]) != kEndNames.end())
+    if (vocabulary.types[i] == SentencePieceType::Control && std::find(kEndNames.begin(), kEndNames.end(), vocabulary.tokens[i]) != kEndNames.end())
       ids.push_back(static_cast<TokenId>(i));
   return ids;
 }
@@ -110,8 +110,8 @@ std::vector<AddedToken> added_tokens_of(const Vocabulary& vocabulary) {
   std::vector<AddedToken> tokens;
   for (std::size_t i = 0; i < vocabulary.tokens.size(); ++i) {
     const SentencePieceType type = vocabulary.types[i];
-    const bool special = type == SentencePieceType::control || type == SentencePieceType::unknown;
-    if (!special && type != SentencePieceType::user_defined) continue;
+    const bool special = type == SentencePieceType::Control || type == SentencePieceType::Unknown;
+    if (!special && type != SentencePieceType::UserDefined) continue;
     AddedToken token;
     token.id = static_cast<TokenId>(i);
     token.content = vocabulary.tokens[i];
@@ -129,8 +129,8 @@ TokenizerDefinition byte_level_definition(const GgufFile& file, const Vocabulary
   definition.where = where;
   definition.model.tokens = vocabulary.tokens;
   definition.model.merges = merges_of_spellings(*merges, vocabulary.tokens, where);
-  definition.model.ignore_merges = cut == Cut::llama3;
-  if (cut == Cut::qwen2) definition.normalizer = {{"type", "NFC"}};
+  definition.model.ignore_merges = cut == Cut::Llama3;
+  if (cut == Cut::Qwen2) definition.normalizer = {{"type", "NFC"}};
   definition.pre_tokenizer = pre_tokenizer_of(cut);
   definition.decoder = byte_level_section(true);
   definition.added_tokens = added_tokens_of(vocabulary);
@@ -140,7 +140,7 @@ TokenizerDefinition byte_level_definition(const GgufFile& file, const Vocabulary
   std::vector<std::pair<std::string, TokenId>> before;
   std::vector<std::pair<std::string, TokenId>> after;
   const auto token = [&](TokenId id) { return std::pair(vocabulary.tokens[static_cast<std::size_t>(id)], id); };
-  if (file.find_bool("tokenizer.ggml.add_bos_token").value_or(cut == Cut::llama3) && definition.special_tokens.bos)
+  if (file.find_bool("tokenizer.ggml.add_bos_token").value_or(cut == Cut::Llama3) && definition.special_tokens.bos)
     before.push_back(token(*definition.special_tokens.bos));
   if (file.find_bool("tokenizer.ggml.add_eos_token").value_or(false) && definition.special_tokens.eos)
     after.push_back(token(*definition.special_tokens.eos));
@@ -161,7 +161,7 @@ TokenizerDefinition scored_definition(const GgufFile& file, const Vocabulary& vo
   model.eos_id = token_id(file, "tokenizer.ggml.eos_token_id", vocabulary, where).value_or(-1);
   model.pad_id = token_id(file, "tokenizer.ggml.padding_token_id", vocabulary, where).value_or(-1);
   model.unk_id = token_id(file, "tokenizer.ggml.unknown_token_id", vocabulary, where).value_or(-1);
-  const bool unigram = algorithm == SentencePieceAlgorithm::unigram;
+  const bool unigram = algorithm == SentencePieceAlgorithm::Unigram;
   model.add_dummy_prefix = file.find_bool("tokenizer.ggml.add_space_prefix").value_or(true);
   model.remove_extra_whitespaces = file.find_bool("tokenizer.ggml.remove_extra_whitespaces").value_or(false);
   if (const auto charsmap = file.find_integers("tokenizer.ggml.precompiled_charsmap"))
@@ -181,9 +181,9 @@ TokenizerDefinition from_gguf(const GgufFile& file) {
   if (kind == "gpt2")
     definition = byte_level_definition(file, vocabulary, where);
   else if (kind == "llama")
-    definition = scored_definition(file, vocabulary, SentencePieceAlgorithm::bpe, where);
+    definition = scored_definition(file, vocabulary, SentencePieceAlgorithm::Bpe, where);
   else if (kind == "t5")
-    definition = scored_definition(file, vocabulary, SentencePieceAlgorithm::unigram, where);
+    definition = scored_definition(file, vocabulary, SentencePieceAlgorithm::Unigram, where);
   else
     throw UserError({where, fmt::format("the GGUF tokenizer kind \"{}\" is not supported yet", kind), "gpt2, llama and t5 are", kTakeTokenizerJson});
   definition.end_of_generation = end_of_turn_ids(file, vocabulary, where);

@@ -26,7 +26,7 @@ std::optional<TokenId> piece_id(const SentencePieceModel& model, std::int64_t id
 std::vector<Merge> merges_of(const SentencePieceModel& model) {
   std::vector<float> scores;
   const auto takes_part = [](SentencePieceType type) {
-    return type == SentencePieceType::normal || type == SentencePieceType::user_defined || type == SentencePieceType::unused;
+    return type == SentencePieceType::Normal || type == SentencePieceType::UserDefined || type == SentencePieceType::Unused;
   };
   for (const auto& piece : model.pieces)
     if (takes_part(piece.type)) scores.push_back(piece.score);
@@ -44,15 +44,15 @@ std::vector<Merge> merges_of(const SentencePieceModel& model) {
 
 ModelDefinition model_of(const SentencePieceModel& source) {
   ModelDefinition model;
-  model.kind = source.algorithm == SentencePieceAlgorithm::bpe ? ModelKind::bpe : ModelKind::unigram;
+  model.kind = source.algorithm == SentencePieceAlgorithm::Bpe ? ModelKind::Bpe : ModelKind::Unigram;
   for (const auto& piece : source.pieces) {
     model.tokens.push_back(piece.text);
-    if (model.kind == ModelKind::unigram) model.scores.push_back(static_cast<double>(piece.score));
-    model.byte_fallback |= piece.type == SentencePieceType::byte;
+    if (model.kind == ModelKind::Unigram) model.scores.push_back(static_cast<double>(piece.score));
+    model.byte_fallback |= piece.type == SentencePieceType::Byte;
   }
   model.unk = piece_id(source, source.unk_id);
   model.fuse_unk = true;
-  if (model.kind == ModelKind::bpe) model.merges = merges_of(source);
+  if (model.kind == ModelKind::Bpe) model.merges = merges_of(source);
   return model;
 }
 
@@ -60,8 +60,8 @@ std::vector<AddedToken> added_tokens_of(const SentencePieceModel& model) {
   std::vector<AddedToken> tokens;
   for (std::size_t i = 0; i < model.pieces.size(); ++i) {
     const auto& piece = model.pieces[i];
-    const bool special = piece.type == SentencePieceType::control || piece.type == SentencePieceType::unknown;
-    if (!special && piece.type != SentencePieceType::user_defined) continue;
+    const bool special = piece.type == SentencePieceType::Control || piece.type == SentencePieceType::Unknown;
+    if (!special && piece.type != SentencePieceType::UserDefined) continue;
     AddedToken token;
     token.id = static_cast<TokenId>(i);
     token.content = piece.text;
@@ -80,7 +80,7 @@ Json sequence(const char* member, Json steps) {
 
 /// Metaspace steps know the beginning of the text; a Prepend normalizer begins anew after every special token.
 bool uses_metaspace(const SentencePieceModel& model, const SentencePieceOptions& options) {
-  return model.algorithm == SentencePieceAlgorithm::unigram || !options.prefix_after_special;
+  return model.algorithm == SentencePieceAlgorithm::Unigram || !options.prefix_after_special;
 }
 
 Json normalizer_of(const SentencePieceModel& model, const SentencePieceOptions& options) {
@@ -101,7 +101,7 @@ Json normalizer_of(const SentencePieceModel& model, const SentencePieceOptions& 
 
 Json metaspace(const SentencePieceModel& model, const SentencePieceOptions& options) {
   const char* scheme = !model.add_dummy_prefix ? "never" : options.prefix_after_special ? "always" : "first";
-  const bool split = model.algorithm == SentencePieceAlgorithm::unigram && model.split_by_whitespace;
+  const bool split = model.algorithm == SentencePieceAlgorithm::Unigram && model.split_by_whitespace;
   return {{"type", "Metaspace"}, {"replacement", kSpace}, {"prepend_scheme", scheme}, {"split", split}};
 }
 
@@ -113,8 +113,8 @@ Json decoder_of(const SentencePieceModel& model) {
 
 void refuse_what_is_not_supported(const SentencePieceModel& model, const std::string& where) {
   const auto refuse = [&](const char* what) { throw UserError({where, fmt::format("SentencePiece {} not supported", what), "", kOtherTokenizer}); };
-  if (model.algorithm == SentencePieceAlgorithm::word) refuse("word models are");
-  if (model.algorithm == SentencePieceAlgorithm::character) refuse("character models are");
+  if (model.algorithm == SentencePieceAlgorithm::Word) refuse("word models are");
+  if (model.algorithm == SentencePieceAlgorithm::Character) refuse("character models are");
   if (model.treat_whitespace_as_suffix) refuse("models with treat_whitespace_as_suffix are");
   if (!model.escape_whitespaces) refuse("models without escape_whitespaces are");
 }
@@ -148,16 +148,16 @@ TokenizerDefinition from_llama2c(const formats::Llama2cTokenizer& tokenizer, con
     throw UserError({where, fmt::format("a llama2.c tokenizer of {} tokens is not supported", tokenizer.tokens.size()),
                      "it begins with <unk>, <s>, </s> and the 256 bytes", "check that this is llama2.c's tokenizer.bin"});
   SentencePieceModel model;
-  model.algorithm = SentencePieceAlgorithm::bpe;
+  model.algorithm = SentencePieceAlgorithm::Bpe;
   model.remove_extra_whitespaces = false;
   const char* names[kNumSpecial] = {"<unk>", "<s>", "</s>"};
   for (std::size_t i = 0; i < tokenizer.tokens.size(); ++i) {
     const auto& source = tokenizer.tokens[i];
-    SentencePieceModel::Piece piece{source.bytes, source.score, SentencePieceType::normal};
+    SentencePieceModel::Piece piece{source.bytes, source.score, SentencePieceType::Normal};
     if (i < kNumSpecial) {
-      piece = {names[i], 0, i == 0 ? SentencePieceType::unknown : SentencePieceType::control};
+      piece = {names[i], 0, i == 0 ? SentencePieceType::Unknown : SentencePieceType::Control};
     } else if (i < kNumSpecial + kNumBytes) {
-      piece.type = SentencePieceType::byte;
+      piece.type = SentencePieceType::Byte;
     } else {
       // llama2.c has turned SentencePiece's mark for a space into the space itself.
       std::string marked;

@@ -88,7 +88,7 @@ std::string run_step(const BertNormalizer& step, std::string_view input) {
   std::string text(input);
   if (step.clean_text) text = clean_text(text);
   if (step.handle_chinese_chars) text = space_chinese(text);
-  if (step.strip_accents) text = without(normalize(text, NormalizationForm::nfd), is_nonspacing_mark);
+  if (step.strip_accents) text = without(normalize(text, NormalizationForm::Nfd), is_nonspacing_mark);
   return step.lowercase ? lowercase(text) : text;
 }
 
@@ -100,10 +100,10 @@ NormalizerStep parse_bert(const JsonSection& section) {
 
 NormalizerStep parse_step(const JsonSection& section) {
   const std::string type = section.string("type");
-  if (type == "NFC") return UnicodeNormalizer{NormalizationForm::nfc};
-  if (type == "NFD") return UnicodeNormalizer{NormalizationForm::nfd};
-  if (type == "NFKC") return UnicodeNormalizer{NormalizationForm::nfkc};
-  if (type == "NFKD") return UnicodeNormalizer{NormalizationForm::nfkd};
+  if (type == "NFC") return UnicodeNormalizer{NormalizationForm::Nfc};
+  if (type == "NFD") return UnicodeNormalizer{NormalizationForm::Nfd};
+  if (type == "NFKC") return UnicodeNormalizer{NormalizationForm::Nfkc};
+  if (type == "NFKD") return UnicodeNormalizer{NormalizationForm::Nfkd};
   if (type == "Lowercase") return LowercaseNormalizer{};
   if (type == "StripAccents") return StripAccentsNormalizer{};
   if (type == "Strip") return StripNormalizer{section.boolean_or("strip_left", true), section.boolean_or("strip_right", true)};

@@ -105,11 +105,11 @@ void run_step(const MetaspacePreTokenizer& step, PreTokenized& words) {
   const TextPattern space(std::string(" "));
   rewrite_pieces(words, [&](std::string_view piece, bool first, std::string& out) {
     const std::string replaced = space.replace_all(piece, step.replacement);
-    const bool wanted = step.prepend_scheme == PrependScheme::always || (step.prepend_scheme == PrependScheme::first && first);
+    const bool wanted = step.prepend_scheme == PrependScheme::Always || (step.prepend_scheme == PrependScheme::First && first);
     if (wanted && !replaced.starts_with(step.replacement)) out.append(step.replacement);
     out.append(replaced);
   });
-  if (step.split) run_step(SplitPreTokenizer{std::make_shared<TextPattern>(step.replacement), SplitBehavior::merged_with_next, false}, words);
+  if (step.split) run_step(SplitPreTokenizer{std::make_shared<TextPattern>(step.replacement), SplitBehavior::MergedWithNext, false}, words);
 }
 
 /// tokenizers starts a piece where the script changes; a leading space, which has no script, opens no piece and is lost.
@@ -174,13 +174,13 @@ PreTokenizerStep byte_level(const JsonSection& section) {
 
 PreTokenizerStep whitespace(const JsonSection& section) {
   Regex pattern(translate_oniguruma(kWhitespacePattern, section.where()), section.where());
-  return SplitPreTokenizer{std::make_shared<const TextPattern>(std::move(pattern)), SplitBehavior::removed, true};
+  return SplitPreTokenizer{std::make_shared<const TextPattern>(std::move(pattern)), SplitBehavior::Removed, true};
 }
 
 PreTokenizerStep char_delimiter(const JsonSection& section) {
   const std::string delimiter = section.string("delimiter");
   if (delimiter.empty() || code_point_at(delimiter, 0).num_bytes != delimiter.size()) section.fail("\"delimiter\" must be one character");
-  return CharacterSplitPreTokenizer{nullptr, code_point_at(delimiter, 0).value, SplitBehavior::removed};
+  return CharacterSplitPreTokenizer{nullptr, code_point_at(delimiter, 0).value, SplitBehavior::Removed};
 }
 
 PreTokenizerStep metaspace(const JsonSection& section) {
@@ -201,20 +201,20 @@ void add_step(const JsonSection& section, std::vector<PreTokenizerStep>& steps) 
   if (type == "ByteLevel") return steps.push_back(byte_level(section));
   if (type == "Split")
     return steps.push_back(SplitPreTokenizer{std::make_shared<const TextPattern>(parse_pattern(section)),
-                                             parse_behavior(section, SplitBehavior::isolated), section.boolean_or("invert", false)});
+                                             parse_behavior(section, SplitBehavior::Isolated), section.boolean_or("invert", false)});
   if (type == "Digits")
     return steps.push_back(
-        characters(is_numeric, section.boolean_or("individual_digits", false) ? SplitBehavior::isolated : SplitBehavior::contiguous));
-  if (type == "Punctuation") return steps.push_back(characters(is_punctuation, parse_behavior(section, SplitBehavior::isolated)));
+        characters(is_numeric, section.boolean_or("individual_digits", false) ? SplitBehavior::Isolated : SplitBehavior::Contiguous));
+  if (type == "Punctuation") return steps.push_back(characters(is_punctuation, parse_behavior(section, SplitBehavior::Isolated)));
   if (type == "Metaspace") return steps.push_back(metaspace(section));
   if (type == "Whitespace") return steps.push_back(whitespace(section));
-  if (type == "WhitespaceSplit") return steps.push_back(characters(is_white_space, SplitBehavior::removed));
+  if (type == "WhitespaceSplit") return steps.push_back(characters(is_white_space, SplitBehavior::Removed));
   if (type == "CharDelimiterSplit") return steps.push_back(char_delimiter(section));
   if (type == "UnicodeScripts") return steps.push_back(UnicodeScriptsPreTokenizer{});
   if (type == "FixedLength") return steps.push_back(fixed_length(section));
   if (type != "BertPreTokenizer") section.not_supported(fmt::format("the pre-tokenizer \"{}\"", type));
-  steps.push_back(characters(is_white_space, SplitBehavior::removed));
-  steps.push_back(characters(is_punctuation, SplitBehavior::isolated));
+  steps.push_back(characters(is_white_space, SplitBehavior::Removed));
+  steps.push_back(characters(is_punctuation, SplitBehavior::Isolated));
 }
 
 }  // namespace
@@ -227,14 +227,14 @@ const Regex* sole_pattern(const std::vector<PreTokenizerStep>& steps) {
   if (steps.size() == 1) return last->pattern.get();
   const auto* split = std::get_if<SplitPreTokenizer>(&steps.front());
   const bool alone = steps.size() == 2 && split != nullptr && last->pattern == nullptr;
-  return alone && split->behavior == SplitBehavior::isolated ? split->pattern->regex() : nullptr;
+  return alone && split->behavior == SplitBehavior::Isolated ? split->pattern->regex() : nullptr;
 }
 
 PrependScheme parse_prepend_scheme(const JsonSection& section) {
   const std::string scheme = section.string_or("prepend_scheme", section.boolean_or("add_prefix_space", true) ? "always" : "never");
-  if (scheme == "always") return PrependScheme::always;
-  if (scheme == "first") return PrependScheme::first;
-  if (scheme == "never") return PrependScheme::never;
+  if (scheme == "always") return PrependScheme::Always;
+  if (scheme == "first") return PrependScheme::First;
+  if (scheme == "never") return PrependScheme::Never;
   section.fail(fmt::format("unknown prepend_scheme \"{}\"", scheme), "always, first or never");
 }
 

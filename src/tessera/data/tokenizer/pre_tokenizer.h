@@ -37,7 +37,7 @@ struct CharacterSplitPreTokenizer {
   char32_t delimiter;  ///< when is_delimiter is null
   SplitBehavior behavior;
 };
-enum class PrependScheme { always, first, never };
+enum class PrependScheme { Always, First, Never };
 struct MetaspacePreTokenizer {
   std::string replacement;
   PrependScheme prepend_scheme;

@@ -38,14 +38,14 @@ std::vector<Span> merge_equals(const std::vector<Span>& spans) {
 
 std::vector<Span> arrange(const std::vector<Span>& spans, SplitBehavior behavior) {
   switch (behavior) {
-    case SplitBehavior::contiguous:
+    case SplitBehavior::Contiguous:
       return merge_equals(spans);
-    case SplitBehavior::merged_with_previous:
+    case SplitBehavior::MergedWithPrevious:
       return merge_matches<false>(spans);
-    case SplitBehavior::merged_with_next:
+    case SplitBehavior::MergedWithNext:
       return merge_matches<true>(spans);
-    case SplitBehavior::removed:
-    case SplitBehavior::isolated:
+    case SplitBehavior::Removed:
+    case SplitBehavior::Isolated:
       break;
   }
   return spans;
@@ -78,11 +78,11 @@ TextPattern parse_pattern(const JsonSection& section) {
 }
 
 SplitBehavior parse_behavior(const JsonSection& section, SplitBehavior fallback) {
-  static constexpr std::array<std::pair<std::string_view, SplitBehavior>, 5> kNames = {{{"Removed", SplitBehavior::removed},
-                                                                                        {"Isolated", SplitBehavior::isolated},
-                                                                                        {"MergedWithPrevious", SplitBehavior::merged_with_previous},
-                                                                                        {"MergedWithNext", SplitBehavior::merged_with_next},
-                                                                                        {"Contiguous", SplitBehavior::contiguous}}};
+  static constexpr std::array<std::pair<std::string_view, SplitBehavior>, 5> kNames = {{{"Removed", SplitBehavior::Removed},
+                                                                                        {"Isolated", SplitBehavior::Isolated},
+                                                                                        {"MergedWithPrevious", SplitBehavior::MergedWithPrevious},
+                                                                                        {"MergedWithNext", SplitBehavior::MergedWithNext},
+                                                                                        {"Contiguous", SplitBehavior::Contiguous}}};
   if (section.find("behavior") == nullptr) return fallback;
   const std::string name = section.string("behavior");
   for (const auto& [known, behavior] : kNames)
@@ -92,7 +92,7 @@ SplitBehavior parse_behavior(const JsonSection& section, SplitBehavior fallback)
 
 std::vector<Span> split_spans(const std::vector<Span>& spans, SplitBehavior behavior) {
   std::vector<Span> pieces = arrange(spans, behavior);
-  std::erase_if(pieces, [behavior](const Span& piece) { return piece.begin == piece.end || (behavior == SplitBehavior::removed && piece.matched); });
+  std::erase_if(pieces, [behavior](const Span& piece) { return piece.begin == piece.end || (behavior == SplitBehavior::Removed && piece.matched); });
   return pieces;
 }
 

@@ -30,7 +30,7 @@ class TextPattern {
 TextPattern parse_pattern(const JsonSection& section);
 
 /// What to do with the matches of a pattern when a text is split there, in tokenizer.json's words.
-enum class SplitBehavior { removed, isolated, merged_with_previous, merged_with_next, contiguous };
+enum class SplitBehavior { Removed, Isolated, MergedWithPrevious, MergedWithNext, Contiguous };
 /// Reads `section`'s field "behavior", `fallback` when it is absent.
 SplitBehavior parse_behavior(const JsonSection& section, SplitBehavior fallback);
 

@@ -85,7 +85,7 @@ void read_unk_token(const JsonSection& section, ModelDefinition& model, bool req
 }
 
 void read_bpe(const JsonSection& section, ModelDefinition& model) {
-  model.kind = ModelKind::bpe;
+  model.kind = ModelKind::Bpe;
   if (const Json* dropout = section.find("dropout"); dropout != nullptr && (!dropout->is_number() || dropout->get<double>() != 0))
     section.not_supported("BPE dropout", "Tessera tokenizes the same text the same way every time");
   model.byte_fallback = section.boolean_or("byte_fallback", false);
@@ -99,7 +99,7 @@ void read_bpe(const JsonSection& section, ModelDefinition& model) {
 }
 
 void read_unigram(const JsonSection& section, ModelDefinition& model) {
-  model.kind = ModelKind::unigram;
+  model.kind = ModelKind::Unigram;
   read_scored_vocabulary(section, model);
   model.byte_fallback = section.boolean_or("byte_fallback", false);
   if (const auto unk = section.integer("unk_id")) {
@@ -109,7 +109,7 @@ void read_unigram(const JsonSection& section, ModelDefinition& model) {
 }
 
 void read_word_piece(const JsonSection& section, ModelDefinition& model) {
-  model.kind = ModelKind::word_piece;
+  model.kind = ModelKind::WordPiece;
   model.continuing_subword_prefix = section.string_or("continuing_subword_prefix", "##");
   model.max_input_chars_per_word = section.integer("max_input_chars_per_word").value_or(100);
   read_vocabulary(section, model);
@@ -134,7 +134,7 @@ ModelDefinition parse_model(const JsonSection& section) {
   } else if (type == "WordPiece") {
     read_word_piece(section, model);
   } else if (type == "WordLevel") {
-    model.kind = ModelKind::word_level;
+    model.kind = ModelKind::WordLevel;
     read_vocabulary(section, model);
     read_unk_token(section, model, false);
   } else {
@@ -166,7 +166,7 @@ Json section_or_null(const JsonSection& document, const char* key) {
 std::string quoted(const std::string& text) { return Json(text).dump(); }
 
 std::string vocabulary_json(const ModelDefinition& model) {
-  const bool scored = model.kind == ModelKind::unigram;
+  const bool scored = model.kind == ModelKind::Unigram;
   std::string out;
   for (std::size_t i = 0; i < model.tokens.size(); ++i) {
     if (model.tokens[i].empty() && !scored) continue;
@@ -192,25 +192,25 @@ std::string model_json(const ModelDefinition& model) {
   const auto text_or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
   std::string out = "{\n";
   switch (model.kind) {
-    case ModelKind::bpe:
+    case ModelKind::Bpe:
       out += field("type", "BPE") + field("dropout", nullptr) + field("unk_token", unk) +
              field("continuing_subword_prefix", text_or_null(model.continuing_subword_prefix)) +
              field("end_of_word_suffix", text_or_null(model.end_of_word_suffix)) + field("fuse_unk", model.fuse_unk) +
              field("byte_fallback", model.byte_fallback) + field("ignore_merges", model.ignore_merges);
       break;
-    case ModelKind::unigram:
+    case ModelKind::Unigram:
       out += field("type", "Unigram") + field("unk_id", model.unk ? Json(*model.unk) : Json()) + field("byte_fallback", model.byte_fallback);
       break;
-    case ModelKind::word_piece:
+    case ModelKind::WordPiece:
       out += field("type", "WordPiece") + field("unk_token", unk) + field("continuing_subword_prefix", model.continuing_subword_prefix) +
              field("max_input_chars_per_word", model.max_input_chars_per_word);
       break;
-    case ModelKind::word_level:
+    case ModelKind::WordLevel:
       out += field("type", "WordLevel") + field("unk_token", unk);
       break;
   }
   out += fmt::format("    \"vocab\": {}", vocabulary_json(model));
-  if (model.kind == ModelKind::bpe) out += fmt::format(",\n    \"merges\": {}", merges_json(model));
+  if (model.kind == ModelKind::Bpe) out += fmt::format(",\n    \"merges\": {}", merges_json(model));
   return out + "\n  }";
 }
 

@@ -40,9 +40,9 @@ Sequence leading_sequence(std::string_view bytes) {
 
 const icu::Normalizer2& normalizer(NormalizationForm form) {
   UErrorCode status = U_ZERO_ERROR;
-  const icu::Normalizer2* instance = form == NormalizationForm::nfc    ? icu::Normalizer2::getNFCInstance(status)
-                                     : form == NormalizationForm::nfd  ? icu::Normalizer2::getNFDInstance(status)
-                                     : form == NormalizationForm::nfkc ? icu::Normalizer2::getNFKCInstance(status)
+  const icu::Normalizer2* instance = form == NormalizationForm::Nfc    ? icu::Normalizer2::getNFCInstance(status)
+                                     : form == NormalizationForm::Nfd  ? icu::Normalizer2::getNFDInstance(status)
+                                     : form == NormalizationForm::Nfkc ? icu::Normalizer2::getNFKCInstance(status)
                                                                        : icu::Normalizer2::getNFKDInstance(status);
   if (U_FAILURE(status)) throw Failure({"", std::string("ICU has no normalization data: ") + u_errorName(status), "", "install ICU's data"});
   return *instance;
@@ -50,7 +50,7 @@ const icu::Normalizer2& normalizer(NormalizationForm form) {
 
 /// Below U+0300 nothing composes, below U+00C0 nothing decomposes canonically, below U+00A0 nothing at all.
 bool is_certainly_normal(std::string_view text, NormalizationForm form) {
-  const unsigned char bound = form == NormalizationForm::nfc ? 0xCC : form == NormalizationForm::nfd ? 0xC3 : 0x80;
+  const unsigned char bound = form == NormalizationForm::Nfc ? 0xCC : form == NormalizationForm::Nfd ? 0xC3 : 0x80;
   return std::none_of(text.begin(), text.end(), [bound](char c) { return static_cast<unsigned char>(c) >= bound; });
 }
 

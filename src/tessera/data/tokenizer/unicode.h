@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,7 +19,7 @@ void append_utf8(std::string& text, char32_t value);
 /// Valid UTF-8: every maximal invalid part becomes one U+FFFD, as in the Unicode standard's recommended practice.
 std::string replace_invalid_utf8(std::string_view bytes);
 
-enum class NormalizationForm { nfc, nfd, nfkc, nfkd };
+enum class NormalizationForm { Nfc, Nfd, Nfkc, Nfkd };
 std::string normalize(std::string_view text, NormalizationForm form);
 /// Full lower case of every character by itself (no context, root locale).
 std::string lowercase(std::string_view text);
