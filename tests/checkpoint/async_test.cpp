@@ -5,9 +5,9 @@
 
 #include "checkpoint/forked_ranks.h"
 #include "checkpoint/small_run.h"
+#include "support/fault_operations.h"
 #include "tessera/checkpoint/compare.h"
 #include "tessera/core/error.h"
-#include "tessera/core/fault_operations.h"
 
 namespace fs = std::filesystem;
 

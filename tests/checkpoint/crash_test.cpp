@@ -9,8 +9,8 @@
 
 #include "checkpoint/forked_ranks.h"
 #include "checkpoint/small_run.h"
+#include "support/fault_operations.h"
 #include "tessera/core/error.h"
-#include "tessera/core/fault_operations.h"
 
 namespace fs = std::filesystem;
 

@@ -33,7 +33,7 @@ inline comm::Communicator& alone() {
 
 /// A model of a few parameters that trains on made-up gradients.
 struct SmallRun {
-  explicit SmallRun(DType dtype = DType::F32, std::function<bool(const model::ParameterSpec&)> frozen = {}, const model::Placement& placement = {})
+  explicit SmallRun(DType dtype = DType::F32, model::ParameterPredicate frozen = {}, const model::Placement& placement = {})
       : store(small_table(), options(dtype, std::move(frozen), placement)), optimizer(store, {}) {
     fill_weights(store);
   }
@@ -73,8 +73,7 @@ struct SmallRun {
   checkpoint::ModelFiles model_files{"{\"model_type\": \"small\", \"torch_dtype\": \"float32\"}\n", {}};
 
  private:
-  static model::ParameterStore::Options options(DType dtype, std::function<bool(const model::ParameterSpec&)> frozen,
-                                                const model::Placement& placement) {
+  static model::ParameterStore::Options options(DType dtype, model::ParameterPredicate frozen, const model::Placement& placement) {
     model::ParameterStore::Options options = store_options(dtype, std::move(frozen));
     options.placement = placement;
     return options;

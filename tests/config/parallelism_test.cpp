@@ -187,7 +187,7 @@ TEST(Parallelism, OnlyInputsOfBlocksThatRunAgainAreOffloaded) {
     validate_parallelism({.activation_checkpointing = checkpointing, .offload_activations = true}, 1, nullptr, problems);
     return problems.problems().size();
   };
-  EXPECT_EQ(problems_with(ActivationCheckpointing::Off), 1U);
+  EXPECT_EQ(problems_with(ActivationCheckpointing::None), 1U);
   EXPECT_EQ(problems_with(ActivationCheckpointing::Selective), 1U);
   EXPECT_EQ(problems_with(ActivationCheckpointing::Full), 0U);
 }

@@ -180,7 +180,7 @@ TEST(DistributedSection, OffloadingIsAcceptedAndSaid) {
 TEST(DistributedSection, ActivationCheckpointingSpellings) {
   EXPECT_EQ(with("distributed: {activation_checkpointing: true}").recipe.distributed.activation_checkpointing, ActivationCheckpointing::Full);
   EXPECT_EQ(with("distributed: {activation_checkpointing: full}").recipe.distributed.activation_checkpointing, ActivationCheckpointing::Full);
-  EXPECT_EQ(with("distributed: {activation_checkpointing: none}").recipe.distributed.activation_checkpointing, ActivationCheckpointing::Off);
+  EXPECT_EQ(with("distributed: {activation_checkpointing: none}").recipe.distributed.activation_checkpointing, ActivationCheckpointing::None);
 }
 
 TEST(DatasetSection, KindsHaveTheirOwnKeys) {
@@ -210,8 +210,8 @@ TEST(CheckpointSection, FormatsAndSizes) {
   EXPECT_THAT(refusals_of("checkpoint: {model_save_format: torch_save}"), Contains(HasSubstr("torch_save")));
   EXPECT_THAT(refusals_of("checkpoint: {model_save_format: torch_save, enabled: false}"), IsEmpty());
   EXPECT_THAT(mistakes_of("checkpoint: {model_save_format: gguf}"), HasSubstr("one of safetensors, torch_save"));
-  EXPECT_EQ(with("checkpoint: {max_shard_size: 500MB}").recipe.checkpoint.max_shard_size_bytes, 500'000'000);
-  EXPECT_EQ(with("checkpoint: {max_shard_size: 1.5GiB}").recipe.checkpoint.max_shard_size_bytes, 1'610'612'736);
+  EXPECT_EQ(with("checkpoint: {max_shard_size: 500MB}").recipe.checkpoint.max_shard_size, 500'000'000U);
+  EXPECT_EQ(with("checkpoint: {max_shard_size: 1.5GiB}").recipe.checkpoint.max_shard_size, 1'610'612'736U);
   EXPECT_THAT(mistakes_of("checkpoint: {max_shard_size: big}"), HasSubstr("is not a size"));
   EXPECT_EQ(with("checkpoint: {save_consolidated: false}").recipe.checkpoint.save_consolidated, SaveConsolidated::Off);
   EXPECT_EQ(with("checkpoint: {save_consolidated: true}").recipe.checkpoint.save_consolidated, SaveConsolidated::Every);
@@ -323,7 +323,7 @@ TEST(Sections, EveryMistakeHasAFix) {
                             "distributed: {tp_size: 0}",
                             "distributed: {pipeline: {module_fqns_per_model_part: 3}}",
                             "model: {pretrained_model_name_or_path: m, router_aux_loss_coef: x}",
-                            "peft: {dropout: 2}",
+                            "peft: {dropout: x}",
                             "zzzzzzzzzzzzzzzz: 1"}) {
     const std::string message = mistakes_of(lines);
     EXPECT_FALSE(message.empty()) << lines;

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
+#include "support/fault_operations.h"
 #include "support/support.h"
 #include "tessera/core/error.h"
-#include "tessera/core/fault_operations.h"
 
 namespace tessera {
 namespace {

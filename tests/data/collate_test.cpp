@@ -14,7 +14,7 @@ using ::testing::IsEmpty;
 Sample sample_of(std::vector<std::int64_t> ids, std::int64_t number) {
   Sample sample;
   sample.labels.assign(ids.begin() + 1, ids.end());
-  sample.labels.push_back(ignored_label);
+  sample.labels.push_back(kIgnoredLabel);
   sample.input_ids = std::move(ids);
   sample.number = number;
   return sample;
@@ -68,7 +68,7 @@ TEST(FillerBatch, TeachesNothing) {
   EXPECT_EQ(batch.rows, 1);
   EXPECT_THAT(batch.input_ids, ElementsAre(9, 9, 9, 9));
   EXPECT_EQ(num_label_tokens(batch), 0);
-  EXPECT_THAT(batch.numbers, ElementsAre(filler_number));
+  EXPECT_THAT(batch.numbers, ElementsAre(kFillerNumber));
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ class HubTest : public ::testing::Test {
  protected:
   HubTest() { variables_ = {{"HF_HOME", (directory_ / "home").string()}, {"HF_ENDPOINT", server_.url()}, {"HF_TOKEN", "hf_secret"}}; }
 
-  config::Environment environment() const {
+  Environment environment() const {
     return [this](std::string_view name) -> std::optional<std::string> {
       const auto found = variables_.find(std::string(name));
       return found == variables_.end() ? std::nullopt : std::optional(found->second);

@@ -46,7 +46,7 @@ std::vector<std::int64_t> real_numbers(const StepBatches& step) {
   std::vector<std::int64_t> numbers;
   for (const Batch& batch : step.microbatches) {
     for (const std::int64_t number : batch.numbers) {
-      if (number != filler_number) numbers.push_back(number);
+      if (number != kFillerNumber) numbers.push_back(number);
     }
   }
   return numbers;
@@ -136,9 +136,9 @@ TEST(Loader, RanksWithoutSamplesGetFillers) {
     EXPECT_TRUE(last.ends_epoch);
     ASSERT_EQ(last.microbatches.size(), 1U);
     EXPECT_EQ(last.microbatches[0].rows, 1);
-    EXPECT_EQ(last.microbatches[0].numbers[0] == filler_number, rank >= 2);
+    EXPECT_EQ(last.microbatches[0].numbers[0] == kFillerNumber, rank >= 2);
     if (rank >= 2) {
-      EXPECT_THAT(last.microbatches[0].labels, Each(ignored_label));
+      EXPECT_THAT(last.microbatches[0].labels, Each(kIgnoredLabel));
     }
   }
 }
@@ -168,7 +168,7 @@ TEST(Loader, MemoryOfSpentBatchesIsUsedAgainWithNothingLeftInIt) {
         const auto length = static_cast<std::size_t>(batch.length), real = static_cast<std::size_t>(batch.lengths[row]);
         EXPECT_EQ(batch.input_ids[row * length], batch.numbers[row] % 40);
         if (real < length) {
-          EXPECT_EQ(batch.labels[row * length + real], ignored_label);
+          EXPECT_EQ(batch.labels[row * length + real], kIgnoredLabel);
         }
       }
     }

@@ -82,7 +82,7 @@ class Documents : public Dataset {
     Sample sample;
     for (std::int64_t t = 0; t <= index; ++t) {
       sample.input_ids.push_back(10 * index + t);
-      sample.labels.push_back(t < index ? 10 * index + t + 1 : ignored_label);
+      sample.labels.push_back(t < index ? 10 * index + t + 1 : kIgnoredLabel);
     }
     sample.number = index;
     return sample;

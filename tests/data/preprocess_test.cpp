@@ -5,8 +5,8 @@
 #include <map>
 
 #include "data/dataset/dataset_fixture.h"
+#include "support/fault_operations.h"
 #include "tessera/core/error.h"
-#include "tessera/core/fault_operations.h"
 #include "tessera/core/json.h"
 #include "tessera/core/text.h"
 #include "tessera/data/summary.h"
@@ -149,13 +149,13 @@ TEST(SampleSpans, SeparateWhatIsLearnt) {
   Sample sample;
   sample.input_ids.assign(tokens.begin(), tokens.end() - 1);
   sample.labels.assign(tokens.begin() + 1, tokens.end());
-  std::fill(sample.labels.begin(), sample.labels.end() - 2, ignored_label);
+  std::fill(sample.labels.begin(), sample.labels.end() - 2, kIgnoredLabel);
   const auto spans = sample_spans(sample, &tokenizer);
   ASSERT_EQ(spans.size(), 2U);
   EXPECT_EQ(spans[0].text + spans[1].text, "the keeper answers yes");
   EXPECT_TRUE(spans[1].trained);
   EXPECT_EQ(spans[1].text, tokenizer.decode(std::span(tokens).last(2), false));
-  EXPECT_EQ(sample_spans({.input_ids = {7, 8}, .labels = {ignored_label, 9}}, nullptr)[1].text, "9 ");
+  EXPECT_EQ(sample_spans({.input_ids = {7, 8}, .labels = {kIgnoredLabel, 9}}, nullptr)[1].text, "9 ");
 }
 
 }  // namespace

@@ -2,9 +2,9 @@
 #include <gmock/gmock.h>
 #include <sys/resource.h>
 
+#include "distributed/counting_communicator.h"
+#include "distributed/delaying_communicator.h"
 #include "distributed/ranks.h"
-#include "tessera/comm/counting_communicator.h"
-#include "tessera/comm/delaying_communicator.h"
 #include "tessera/comm/forwarding_communicator.h"
 #include "tessera/comm/recording_communicator.h"
 

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <functional>
 
+#include "distributed/counting_communicator.h"
 #include "distributed/ranks.h"
-#include "tessera/comm/counting_communicator.h"
 #include "tessera/comm/forwarding_communicator.h"
 #include "tessera/ops/grouped_linear.h"
 #include "tessera/parallel/expert/dispatcher.h"

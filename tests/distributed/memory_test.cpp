@@ -64,7 +64,7 @@ struct Measured {
 };
 
 Measured measure(const model::ModelSpec& spec, const config::Distributed& strategy, DType dtype, std::int64_t num_microbatches = 1,
-                 const std::function<bool(const model::ParameterSpec&)>& frozen = {}) {
+                 const model::ParameterPredicate& frozen = {}) {
   const auto setup = parallel::DistributedSetup::build(tessera::test::backend(), strategy);
   parallel::CausalLM model = parallel::CausalLM::from_config(spec, 1, setup, {.dtype = dtype, .trainable = true, .frozen = frozen}, num_microbatches);
   optim::Optimizer optimizer(*model.model.store, {});

@@ -5,8 +5,8 @@
 #include <chrono>
 #include <thread>
 
+#include "distributed/delaying_communicator.h"
 #include "distributed/ranks.h"
-#include "tessera/comm/delaying_communicator.h"
 #include "tessera/comm/forwarding_communicator.h"
 #include "tessera/core/json.h"
 #include "tessera/model/config.h"

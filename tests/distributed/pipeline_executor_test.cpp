@@ -88,7 +88,7 @@ class SleepingStage final : public Stage {
 /// All ranks of the test as one pipeline.
 class Pipeline {
  public:
-  Pipeline(Schedule schedule, Placement placement) : placement_(std::move(placement)), lowered_(lower(schedule, placement_)) {}
+  Pipeline(Schedule schedule, StagePlacement placement) : placement_(std::move(placement)), lowered_(lower(schedule, placement_)) {}
   Pipeline(PipelineSchedule name, int num_microbatches)
       : Pipeline(make_schedule(name, size(name, num_microbatches)), placement(name, size(name, 1))) {}
 
@@ -107,14 +107,14 @@ class Pipeline {
   int rank() const { return activations_->rank(); }
   comm::Communicator& ranks() { return *activations_; }
   const Schedule& lowered() const { return lowered_; }
-  const Placement& where() const { return placement_; }
+  const StagePlacement& where() const { return placement_; }
   template <class Visit>
   void for_each(Visit visit) const {
     for (const auto& [number, stage] : stages_) visit(static_cast<const SleepingStage&>(*stage));
   }
 
  private:
-  Placement placement_;
+  StagePlacement placement_;
   Schedule lowered_;
   std::unique_ptr<comm::Communicator> activations_ = test::world_communicator(), gradients_ = test::world_communicator();
   Stages stages_;
@@ -134,7 +134,7 @@ RANKS_TEST(PipelineExecutor, EveryPassGetsWhatIsItsOwn, 2, 3, 4, 8) {
 }
 
 RANKS_TEST(PipelineExecutor, EvaluationOnAVIsForwardAlone, 2, 4) {
-  const Placement v = v_placement(static_cast<int>(test::backend().world_size()));
+  const StagePlacement v = v_placement(static_cast<int>(test::backend().world_size()));
   Pipeline(forward_schedule(v, 5), v).run({});
 }
 

@@ -6,6 +6,7 @@
 #include "distributed/ranks.h"
 #include "tessera/model/config.h"
 #include "tessera/parallel/causal_lm.h"
+#include "tessera/parallel/whole_tensors.h"
 #include "tessera/train/step.h"
 
 namespace tessera::test {

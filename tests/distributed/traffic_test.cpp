@@ -1,7 +1,7 @@
 // What a layer sends over tp and cp is what docs/parallelism.md says.
+#include "distributed/counting_communicator.h"
 #include "distributed/ranks.h"
 #include "support/support.h"
-#include "tessera/comm/counting_communicator.h"
 #include "tessera/comm/forwarding_communicator.h"
 #include "tessera/model/config.h"
 #include "tessera/train/step.h"

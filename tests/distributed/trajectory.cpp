@@ -15,6 +15,7 @@
 #include "tessera/data/collate.h"
 #include "tessera/data/sampler.h"
 #include "tessera/model/config.h"
+#include "tessera/parallel/whole_tensors.h"
 #include "tessera/train/routing.h"
 #include "tessera/train/step.h"
 
@@ -32,7 +33,7 @@ data::Batch rows(std::int64_t begin, std::int64_t end, std::int64_t vocabulary, 
     for (std::int64_t position = 0; position < c.length; ++position) {
       if (document + 1 < starts.size() && position == starts[document + 1]) ++document;
       batch.input_ids.push_back((row * 131 + position * 17 + row * position) % vocabulary);
-      batch.labels.push_back(position < labels ? (row * 61 + position * 29) % vocabulary : data::ignored_label);
+      batch.labels.push_back(position < labels ? (row * 61 + position * 29) % vocabulary : kIgnoredLabel);
       batch.position_ids.push_back(position - starts[document]);
     }
     batch.lengths.push_back(length);

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "formats/safetensors_source.h"
 #include "support/support.h"
 #include "tessera/formats/safetensors.h"
 
@@ -23,7 +24,7 @@ std::vector<float> rows(const TensorSource& source, const std::string& name, std
 }
 
 TEST(DequantizedSource, ShowsOneTensorForTwo) {
-  const auto source = dequantize_tensors(open_safetensors_source(fixture()));
+  const auto source = open_safetensors_source(fixture());
   ASSERT_NE(source->find("fp8.weight"), nullptr);
   EXPECT_EQ(source->find("fp8.weight")->dtype, DType::F32);
   EXPECT_EQ(source->find("mxfp4")->shape, (std::vector<std::int64_t>{3, 64, 5})) << "as unquantised weights lie: experts, in, out";
@@ -32,14 +33,14 @@ TEST(DequantizedSource, ShowsOneTensorForTwo) {
 }
 
 TEST(DequantizedSource, Float8ValuesTimesTheScaleOfTheirBlock) {
-  const auto source = dequantize_tensors(open_safetensors_source(fixture()));
+  const auto source = open_safetensors_source(fixture());
   EXPECT_EQ(rows(*source, "fp8.weight", 0, 131), rows(*source, "fp8.expected", 0, 131));
   EXPECT_EQ(rows(*source, "fp8.weight", 126, 4), rows(*source, "fp8.expected", 126, 4)) << "over the edge of a block";
   EXPECT_EQ(rows(*source, "fp8.weight", 130, 1), rows(*source, "fp8.expected", 130, 1));
 }
 
 TEST(DequantizedSource, FourBitValuesTimesTheScaleOfTheirGroup) {
-  const auto source = dequantize_tensors(open_safetensors_source(fixture()));
+  const auto source = open_safetensors_source(fixture());
   EXPECT_EQ(rows(*source, "mxfp4", 0, 3), rows(*source, "mxfp4.expected", 0, 3));
   EXPECT_EQ(rows(*source, "mxfp4", 1, 1), rows(*source, "mxfp4.expected", 1, 1)) << "one expert";
 }
@@ -53,7 +54,7 @@ TEST(DequantizedSource, NamesEveryTensorWithoutItsScales) {
       {{"a.weight", DType::F8_E4M3, {16, 256}}, {"a.weight_scale_inv", DType::F32, {1, 1}}, {"b_blocks", DType::U8, {1, 4, 2, 16}}});
   for (const TensorInfo& tensor : writer.tensors()) writer.write(tensor.name, std::span(zeros).first(tensor.num_bytes()));
   writer.finish();
-  EXPECT_THAT(error_of([&] { dequantize_tensors(open_safetensors_source(directory / "a.safetensors")); }),
+  EXPECT_THAT(error_of([&] { open_safetensors_source(directory / "a.safetensors"); }),
               AllOf(HasSubstr("a.weight_scale_inv is [1, 1]"), HasSubstr("[1, 2]"), HasSubstr("b_scales is missing")));
 }
 

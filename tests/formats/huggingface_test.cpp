@@ -43,7 +43,6 @@ TEST(HuggingFaceDirectory, ReadsShardsThatTransformersWrote) {
   EXPECT_EQ(directory.bytes(*head).size(), 32U * 8 * 4);
   EXPECT_EQ(directory.find("lm_head.bias"), nullptr);
   EXPECT_EQ(read_model_config(path).at("model_type"), "llama");
-  EXPECT_TRUE(read_generation_config(path).has_value());
 }
 
 TEST(WriteShards, ReproducesTheFilesOfTransformers) {
@@ -154,7 +153,6 @@ TEST(ModelConfig, IsAnObjectThatExists) {
   EXPECT_THAT(error_of([&] { read_model_config(directory.path()); }), HasSubstr("config.json: cannot read the file"));
   test::write_file(directory / "config.json", "[1]");
   EXPECT_THAT(error_of([&] { read_model_config(directory.path()); }), HasSubstr("not a JSON object"));
-  EXPECT_FALSE(read_generation_config(directory.path()).has_value());
 }
 
 TEST(TokenizerFiles, ListsThoseThatExist) {

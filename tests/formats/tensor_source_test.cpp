@@ -8,9 +8,9 @@
 
 #include "formats/gguf_builder.h"
 #include "formats/llama2c_builder.h"
+#include "formats/safetensors_source.h"
 #include "support/support.h"
 #include "tessera/core/error.h"
-#include "tessera/core/memory.h"
 #include "tessera/formats/huggingface.h"
 #include "tessera/formats/safetensors.h"
 
@@ -110,9 +110,9 @@ TEST(TensorSource, ReleasesWhatItHasRead) {
   const auto source = open_safetensors_source(directory / "f.safetensors");
   std::vector<std::uint16_t> out(std::size_t{32} << 19);
   std::fill(out.begin(), out.end(), std::uint16_t{1});
-  const std::uint64_t before = resident_bytes();
+  const std::uint64_t before = test::resident_bytes();
   source->read("weight", DType::BF16, std::as_writable_bytes(std::span(out)));
-  EXPECT_LT(resident_bytes(), before + (8 << 20));
+  EXPECT_LT(test::resident_bytes(), before + (8 << 20));
   EXPECT_EQ(out.back(), float_to_bfloat16(static_cast<float>((32 << 19) - 1)));
 }
 

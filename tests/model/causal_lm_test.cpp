@@ -45,10 +45,9 @@ TEST(CausalLM, FreezingChangesNoOtherGradient) {
   for (const char* const name : {"llama_tied_llama3_rope", "gpt2", "gemma2", "qwen3"}) {
     CausalLM whole = CausalLM::from_pretrained(test_data(std::string("goldens/") + name), {.trainable = true});
     const Pass all = run(whole, batches);
-    for (const auto& frozen :
-         {std::function<bool(const ParameterSpec&)>([](const ParameterSpec& p) { return p.role == Role::Embedding; }),
-          std::function<bool(const ParameterSpec&)>([](const ParameterSpec& p) { return p.role == Role::Norm || p.bias; }),
-          std::function<bool(const ParameterSpec&)>([](const ParameterSpec& p) { return p.role == Role::GateUp || p.layer < 2; })}) {
+    for (const auto& frozen : {ParameterPredicate([](const ParameterSpec& p) { return p.role == Role::Embedding; }),
+                               ParameterPredicate([](const ParameterSpec& p) { return p.role == Role::Norm || p.bias; }),
+                               ParameterPredicate([](const ParameterSpec& p) { return p.role == Role::GateUp || p.layer < 2; })}) {
       CausalLM model = CausalLM::from_pretrained(test_data(std::string("goldens/") + name), {.trainable = true, .frozen = frozen});
       const Pass pass = run(model, batches);
       EXPECT_EQ(pass.loss, all.loss);

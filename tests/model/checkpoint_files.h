@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tessera/core/file.h"
+#include "tessera/formats/convert.h"
 #include "tessera/formats/safetensors.h"
 #include "tessera/formats/tensor_source.h"
 
@@ -32,9 +33,7 @@ inline FloatTensors read_floats(const formats::TensorSource& source) {
   }
   return tensors;
 }
-inline FloatTensors read_floats(const std::filesystem::path& directory) {
-  return read_floats(*formats::open_safetensors_source(directory / "model.safetensors"));
-}
+inline FloatTensors read_floats(const std::filesystem::path& directory) { return read_floats(*formats::open_huggingface_source(directory)); }
 
 /// Writes model.safetensors into an existing directory.
 inline void write_floats(const std::filesystem::path& directory, const FloatTensors& tensors, DType dtype = DType::F32) {

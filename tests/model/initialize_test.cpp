@@ -17,9 +17,24 @@ namespace {
 
 ParameterTable table_of(const std::string& golden) { return parameter_table(read_model_spec(test::test_data("goldens/" + golden))); }
 
+/// Elements [first, first + size) of a checkpoint tensor whose values are standard normal: the weights of a parameter that is this part of it.
+std::vector<float> normal_values(std::uint64_t seed, const std::string& tensor, std::int64_t first, std::int64_t size) {
+  ParameterSpec parameter;
+  parameter.name = tensor;
+  parameter.shape = {size};
+  parameter.standard_deviation = 1.0;
+  parameter.pieces = {{.tensor = tensor, .tensor_shape = {first + size}, .offset = {first}, .size = {size}}};
+  ParameterTable table;
+  table.parameters = {parameter};
+  table.num_units = 1;
+  ParameterStore store(table, {});
+  initialize_weights(store, seed);
+  const float* values = store.master(0).data_ptr<float>();
+  return {values, values + size};
+}
+
 TEST(Initialize, ValuesAreStandardNormal) {
-  std::vector<float> values(400000);
-  normal_values(42, "some.tensor", 0, values);
+  const std::vector<float> values = normal_values(42, "some.tensor", 0, 400000);
   double sum = 0, square = 0, fourth = 0, neighbour = 0;
   for (std::size_t i = 0; i < values.size(); ++i) {
     const double x = values[i];
@@ -36,9 +51,7 @@ TEST(Initialize, ValuesAreStandardNormal) {
 }
 
 TEST(Initialize, AnElementDependsOnItsIndexNotOnTheRange) {
-  std::vector<float> whole(100), part(37);
-  normal_values(7, "t", 0, whole);
-  normal_values(7, "t", 13, part);
+  const std::vector<float> whole = normal_values(7, "t", 0, 100), part = normal_values(7, "t", 13, 37);
   for (std::size_t i = 0; i < part.size(); ++i) EXPECT_EQ(part[i], whole[13 + i]);
 }
 
@@ -68,8 +81,7 @@ TEST(Initialize, TransposedTensorsStartAsTheCheckpointWouldHaveThem) {
   initialize_weights(store, 3);
   const CheckpointView view(store);
   const at::Tensor weight = view.weight("transformer.h.1.mlp.c_proj.weight").contiguous();
-  std::vector<float> expected(static_cast<std::size_t>(weight.numel()));
-  normal_values(3, "transformer.h.1.mlp.c_proj.weight", 0, expected);
+  const std::vector<float> expected = normal_values(3, "transformer.h.1.mlp.c_proj.weight", 0, weight.numel());
   const auto scale = static_cast<float>(0.02 / std::sqrt(8.0));
   for (std::size_t i = 0; i < expected.size(); ++i) ASSERT_EQ(weight.data_ptr<float>()[i], scale * expected[i]);
   EXPECT_EQ(view.weight("transformer.h.1.ln_1.weight").min().item<double>(), 1.0);

@@ -176,7 +176,7 @@ TEST(Load, NeedsLittleMoreMemoryThanWhatStays) {
     writer.finish();
   }
   reset_peak();
-  const std::uint64_t before = resident_bytes();
+  const std::uint64_t before = test::resident_bytes();
   ParameterStore store(table, {.compute_dtype = DType::F32, .trainable = false, .frozen = {}});
   load_weights(store, *formats::open_huggingface_source(directory.path()));
   const auto grown = static_cast<double>(peak_resident_bytes() - before);

@@ -3,21 +3,13 @@
 #include <gtest/gtest.h>
 
 #include "support/support.h"
+#include "tessera/model/activation_memory.h"
 #include "tessera/model/config.h"
 
 namespace tessera::model {
 namespace {
 
 ModelSpec golden(const std::string& name) { return read_model_spec(test::test_data("goldens/" + name)); }
-
-TEST(Summary, CountsParametersByPart) {
-  const ParameterCount tied = count_parameters(parameter_table(golden("llama_tied_llama3_rope")));
-  EXPECT_EQ(tied.embedding, 320 * 64);
-  EXPECT_EQ(tied.head, 0);
-  EXPECT_EQ(tied.total, tied.embedding + tied.blocks + 64);
-  const ParameterCount separate = count_parameters(parameter_table(golden("qwen3")));
-  EXPECT_EQ(separate.head, 320 * 64);
-}
 
 TEST(Summary, FlopsOfALlamaByHand) {
   // 4 layers of qkv [256, 64], output [64, 128], gate_up [192, 64], down [64, 96]; head [320, 64]; 8 heads of 16.
@@ -44,29 +36,28 @@ TEST(Summary, ASlidingWindowSeesLess) {
 }
 
 TEST(Summary, MemoryOfWeightsGradientsAndMoments) {
-  const ModelSpec spec = golden("qwen3");
-  const std::int64_t n = parameter_table(spec).num_elements();
+  const std::int64_t n = parameter_table(golden("qwen3")).num_elements();
   MemoryRequest request;
-  const MemoryEstimate fp32 = estimate_memory(spec, request);
+  const MemoryEstimate fp32 = estimate_state(n, request);
   EXPECT_EQ(fp32.weights, 4 * n);
   EXPECT_EQ(fp32.gradients, 4 * n);
   EXPECT_EQ(fp32.optimizer, 8 * n);
   request.compute_dtype = DType::BF16;
-  EXPECT_EQ(estimate_memory(spec, request).weights, 6 * n);
+  EXPECT_EQ(estimate_state(n, request).weights, 6 * n);
   request.trainable_elements = n / 2;
-  EXPECT_EQ(estimate_memory(spec, request).optimizer, 8 * (n / 2));
+  EXPECT_EQ(estimate_state(n, request).optimizer, 8 * (n / 2));
   request.training = false;
-  const MemoryEstimate inference = estimate_memory(spec, request);
+  const MemoryEstimate inference = estimate_state(n, request);
   EXPECT_EQ(inference.weights, 2 * n);
   EXPECT_EQ(inference.gradients + inference.optimizer, 0);
 }
 
 /// 16 or 18 bytes an element over the shards.
 TEST(Summary, ShardedStateIsDividedAmongRanks) {
-  const ModelSpec spec = golden("qwen3");
-  const auto n = static_cast<double>(parameter_table(spec).num_elements());
+  const std::int64_t elements = parameter_table(golden("qwen3")).num_elements();
+  const auto n = static_cast<double>(elements);
   const auto persistent = [&](DType dtype, const StateSharding& sharding) {
-    const MemoryEstimate m = estimate_memory(spec, {.compute_dtype = dtype, .sharding = sharding});
+    const MemoryEstimate m = estimate_state(elements, {.compute_dtype = dtype, .sharding = sharding});
     return static_cast<double>(m.weights + m.gradients + m.optimizer);
   };
   EXPECT_NEAR(persistent(DType::F32, {.weights = 4, .gradients = 4, .optimizer = 4}), 16 * n / 4, 64);
@@ -80,7 +71,7 @@ TEST(Summary, CheckpointingKeepsFewerActivations) {
   MemoryRequest request{.num_rows = 4, .length = 512};
   const auto activations = [&](ActivationCheckpointing mode) {
     request.activation_checkpointing = mode;
-    return estimate_memory(spec, request).activations;
+    return activation_bytes(spec, request).most();
   };
   EXPECT_LT(activations(ActivationCheckpointing::Full), activations(ActivationCheckpointing::Selective));
   EXPECT_LE(activations(ActivationCheckpointing::Selective), activations(ActivationCheckpointing::None));

@@ -124,7 +124,7 @@ TEST(LinearOnATapeWithoutRecord, KeepsNothing) {
   Tape tape(Tape::Mode::Inference);
   Parameter weight = make_parameter(random_tensor({7, 13}, 3, at::kFloat));
   const Variable output = linear(tape, {random_tensor({2, 13}, 1, at::kFloat), nullptr, nullptr}, weight);
-  EXPECT_FALSE(output.needs_gradient());
+  EXPECT_EQ(output.gradient, nullptr);
   EXPECT_EQ(tape.size(), 0U);
 }
 

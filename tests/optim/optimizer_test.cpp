@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
+
 #include "optim/small_table.h"
 #include "support/support.h"
 #include "tessera/core/json.h"
@@ -51,7 +53,7 @@ void expect_near(const std::vector<double>& got, const Json& expected, double re
 }
 
 struct GoldenCase {
-  AdamKind kind;
+  OptimizerKind kind;
   const char* name;
   DType dtype;
   const char* torch;  // which of torch's results
@@ -69,7 +71,7 @@ TEST_P(GoldenTest, StepsAsTorchDoes) {
   Optimizer optimizer(store, {GetParam().kind, {golden.at("betas")[0], golden.at("betas")[1]}, golden.at("eps"), {}});
   for (std::size_t step = 0; step < golden.at("gradients").size(); ++step) {
     scatter(buffer.gradient, buffer, golden.at("gradients")[step].get<std::vector<double>>());
-    const double norm = gradient_norm(store);
+    const double norm = std::sqrt(sum_of_squared_gradients(store));
     EXPECT_NEAR(norm, expected.at("norms")[step].get<double>(), 1e-6 * norm);
     optimizer.step({golden.at("lr"), golden.at("weight_decay"), clip_coefficient(norm, golden.at("max_norm").get<double>())});
   }
@@ -81,13 +83,13 @@ TEST_P(GoldenTest, StepsAsTorchDoes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(AdamAndAdamW, GoldenTest,
-                         testing::Values(GoldenCase{AdamKind::AdamW, "AdamW", DType::F64, "float64", 1e-12},
-                                         GoldenCase{AdamKind::Adam, "Adam", DType::F64, "float64", 1e-12},
-                                         GoldenCase{AdamKind::AdamW, "AdamW", DType::F32, "float64", 2e-6},
-                                         GoldenCase{AdamKind::Adam, "Adam", DType::F32, "float64", 2e-6},
-                                         GoldenCase{AdamKind::AdamW, "AdamW", DType::F32, "float32", 2e-6},
-                                         GoldenCase{AdamKind::Adam, "Adam", DType::F32, "float32", 2e-6},
-                                         GoldenCase{AdamKind::AdamW, "AdamW", DType::BF16, "float32", 2e-6}),
+                         testing::Values(GoldenCase{OptimizerKind::AdamW, "AdamW", DType::F64, "float64", 1e-12},
+                                         GoldenCase{OptimizerKind::Adam, "Adam", DType::F64, "float64", 1e-12},
+                                         GoldenCase{OptimizerKind::AdamW, "AdamW", DType::F32, "float64", 2e-6},
+                                         GoldenCase{OptimizerKind::Adam, "Adam", DType::F32, "float64", 2e-6},
+                                         GoldenCase{OptimizerKind::AdamW, "AdamW", DType::F32, "float32", 2e-6},
+                                         GoldenCase{OptimizerKind::Adam, "Adam", DType::F32, "float32", 2e-6},
+                                         GoldenCase{OptimizerKind::AdamW, "AdamW", DType::BF16, "float32", 2e-6}),
                          [](const auto& info) {
                            return std::string(info.param.name) + "_" + std::string(to_string(info.param.dtype)) + "_against_torch_" +
                                   info.param.torch;
@@ -128,8 +130,7 @@ TEST(OptimizerTest, AnUnusedParameterStillDecaysAndAFrozenOneDoesNotMove) {
   optimizer.step({0.5, 0.1});
   EXPECT_TRUE(store.master(0).allclose(unused * 0.95));
   EXPECT_TRUE(store.master(4).equal(frozen));
-  EXPECT_FALSE(optimizer.moments_of(4).first.defined());
-  EXPECT_EQ(optimizer.moments_of(1).second.sizes(), store.master(1).sizes());
+  for (std::size_t b = 0; b < store.buffers().size(); ++b) EXPECT_EQ(optimizer.moments()[b].first.defined(), store.buffers()[b].trainable);
 }
 
 // With zero gradients a step is nothing but decay: the share that is left tells the multipliers.

@@ -39,7 +39,7 @@ inline model::ParameterTable small_table() {
   return table;
 }
 
-inline model::ParameterStore::Options store_options(DType dtype, std::function<bool(const model::ParameterSpec&)> frozen = {}) {
+inline model::ParameterStore::Options store_options(DType dtype, model::ParameterPredicate frozen = {}) {
   return {.compute_dtype = dtype, .trainable = true, .frozen = std::move(frozen)};
 }
 

@@ -83,7 +83,7 @@ TEST(Schedule, MicrobatchesAreCheckedWithTheRemedy) {
   EXPECT_THAT(test::error_of([] { make_schedule(S::DualPipeV, {4, 7, 2}); }), HasSubstr("dualpipev"));
 }
 
-std::vector<std::string> complaints(const std::string& csv, const Placement& placement, int num_microbatches) {
+std::vector<std::string> complaints(const std::string& csv, const StagePlacement& placement, int num_microbatches) {
   ProblemList problems;
   check_schedule(parse_csv(csv, "s.csv"), placement, num_microbatches, "s.csv", problems);
   std::vector<std::string> what;
@@ -92,7 +92,7 @@ std::vector<std::string> complaints(const std::string& csv, const Placement& pla
 }
 
 TEST(CheckSchedule, FindsEveryMistake) {
-  const Placement two = loop_placement(2, 1);
+  const StagePlacement two = loop_placement(2, 1);
   EXPECT_THAT(complaints("0F0,0B0\n1F0,1I0,1W0", two, 1), IsEmpty());
   EXPECT_THAT(complaints("0F0,0B0\n1F0,1I0", two, 1), ElementsAre("1W0 is missing"));
   EXPECT_THAT(complaints("0F0,0B0\n1F0,1B0", two, 2), ElementsAre("0F1 is missing", "0B1 is missing", "1F1 is missing", "1B1 is missing"));

@@ -13,7 +13,7 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 
 /// Four layers: embedding and 0 | 1 | 2 | 3 and head.
-StagePlan four_stages(Placement placement) {
+StagePlan four_stages(StagePlacement placement) {
   return {.placement = std::move(placement), .units = {{0, 2}, {2, 3}, {3, 4}, {4, 6}}, .stages_per_rank = 4 / placement.num_ranks};
 }
 

@@ -15,14 +15,14 @@ namespace {
 
 using pipeline::Action;
 using pipeline::ActionKind;
-using pipeline::Placement;
 using pipeline::Schedule;
 using pipeline::ScheduleName;
 using pipeline::ScheduleSize;
+using pipeline::StagePlacement;
 using testing::AllOf;
 using testing::HasSubstr;
 
-Simulation simulate_csv(const char* csv, const Placement& placement, const Costs& costs = {}) {
+Simulation simulate_csv(const char* csv, const StagePlacement& placement, const Costs& costs = {}) {
   return simulate(pipeline::lower(pipeline::parse_csv(csv, "test"), placement), placement, costs);
 }
 
@@ -61,7 +61,7 @@ TEST(Simulate, MessagesInAnotherOrderThanTheyAreTakenAreFound) {
 }
 
 TEST(Simulate, MessagesThatNobodyTakesAreFound) {
-  const Placement placement = pipeline::loop_placement(2, 1);
+  const StagePlacement placement = pipeline::loop_placement(2, 1);
   const std::string error = test::error_of([&] { simulate(pipeline::parse_csv("0F0,0SEND_F0,0SEND_F0\n1RECV_F0,1F0,1B0", "test"), placement); });
   EXPECT_THAT(error, HasSubstr("nobody receives what is sent to stage 1 for microbatch 0"));
   EXPECT_THAT(test::error_of([&] { simulate(pipeline::parse_csv("0SEND_F0,0F0\n1RECV_F0,1F0", "test"), placement); }),
@@ -88,7 +88,7 @@ void for_every_size(ScheduleName name, const std::vector<int>& stages_per_rank, 
         if (!problems.empty()) continue;
         SCOPED_TRACE(testing::Message() << config::to_string(name) << ": " << ranks << " ranks, " << microbatches << " microbatches, " << stages
                                         << " stages");
-        const Placement placement = pipeline::placement(name, size);
+        const StagePlacement placement = pipeline::placement(name, size);
         const Schedule schedule = make_schedule(name, size);
         check_schedule(schedule, placement, microbatches, "", problems);  // order and completeness
         ASSERT_TRUE(problems.empty()) << UserError(problems.problems()).what();
@@ -188,7 +188,7 @@ std::vector<pipeline::ActionList> blocks_of(const pipeline::ActionList& actions,
 
 /// The time of a step in which a block begins when all its passes have their inputs, takes the sum of their costs (F&B = F + B), and gives all its
 /// results at its end.
-double step_of_blocks(const Schedule& schedule, const Placement& placement, int num_microbatches, const Costs& costs) {
+double step_of_blocks(const Schedule& schedule, const StagePlacement& placement, int num_microbatches, const Costs& costs) {
   constexpr double unknown = 1e30;
   const auto index = [&](int stage, int microbatch) { return static_cast<std::size_t>(stage * num_microbatches + microbatch); };
   std::vector<double> outputs(index(placement.num_stages(), 0), unknown), gradients(outputs);
@@ -242,7 +242,7 @@ TEST(PublishedBubble, DualPipeV) {
 
 TEST(Simulate, ForwardPassesAloneEndWhereverTheStagesAre) {
   for (int ranks = 1; ranks <= 8; ++ranks) {
-    for (const Placement& placement : {pipeline::loop_placement(ranks, 1), pipeline::loop_placement(ranks, 3), pipeline::v_placement(ranks)}) {
+    for (const StagePlacement& placement : {pipeline::loop_placement(ranks, 1), pipeline::loop_placement(ranks, 3), pipeline::v_placement(ranks)}) {
       const Simulation result = simulate(pipeline::lower(pipeline::forward_schedule(placement, 5), placement), placement);
       EXPECT_GE(result.step_time, 5.0 * placement.num_stages() / ranks);
     }

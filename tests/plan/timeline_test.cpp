@@ -12,7 +12,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-Simulation simulate_csv(const char* csv, const pipeline::Placement& placement) {
+Simulation simulate_csv(const char* csv, const pipeline::StagePlacement& placement) {
   return simulate(pipeline::lower(pipeline::parse_csv(csv, "test"), placement), placement);
 }
 
@@ -56,7 +56,7 @@ TEST(Timeline, TraceHasMicroseconds) {
 }
 
 TEST(Timeline, NothingTakesTime) {
-  const pipeline::Placement placement = pipeline::loop_placement(1, 1);
+  const pipeline::StagePlacement placement = pipeline::loop_placement(1, 1);
   const Simulation simulation = simulate(pipeline::parse_csv("0F0,0B0", "test"), placement, {0, 0, 0, 0});
   EXPECT_EQ(draw_text(simulation, 3, false), "rank  0 \n");
   EXPECT_THAT(draw_svg(simulation), Not(HasSubstr("nan")));

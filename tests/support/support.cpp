@@ -1,5 +1,7 @@
 #include "support/support.h"
 
+#include <unistd.h>
+
 #include <fstream>
 #include <iterator>
 
@@ -23,6 +25,12 @@ void write_file(const std::filesystem::path& path, std::string_view content) {
 std::string read_file(const std::filesystem::path& path) {
   std::ifstream stream(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+std::uint64_t resident_bytes() {
+  std::uint64_t whole = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> whole >> resident;
+  return resident * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
 std::string error_of(const std::function<void()>& action) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -24,6 +25,9 @@ std::filesystem::path shared_data(const std::string& relative);
 
 void write_file(const std::filesystem::path& path, std::string_view content);
 std::string read_file(const std::filesystem::path& path);
+
+/// Bytes of this process in memory now.
+std::uint64_t resident_bytes();
 
 /// The message of the UserError or Failure that `action` throws; fails the test when it throws nothing.
 std::string error_of(const std::function<void()>& action);

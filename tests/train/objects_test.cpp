@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "tessera/train/recipe_data.h"
 #include "train/one_process.h"
 #include "train/small_recipe.h"
 

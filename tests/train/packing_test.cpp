@@ -20,7 +20,7 @@ class Documents : public data::Dataset {
     data::Sample sample;
     for (std::int64_t t = 0; t < lengths[index]; ++t) {
       sample.input_ids.push_back((37 * index + 11 * t + 3) % 250);
-      sample.labels.push_back(t % 3 == 2 ? data::ignored_label : (37 * index + 11 * t + 14) % 250);
+      sample.labels.push_back(t % 3 == 2 ? kIgnoredLabel : (37 * index + 11 * t + 14) % 250);
     }
     sample.number = index;
     return sample;

@@ -51,17 +51,6 @@ TEST(PipelineRules, AreCheckedUpFront) {
   EXPECT_THAT(problems_of({"--distributed.pp_size=2"}, 2), ElementsAre(HasSubstr("needs a pipeline section")));
 }
 
-TEST(PipelineRules, AFamilyWithoutAStagePlanIsRefused) {
-  const Examination examination = examine_with({}, 1);
-  model::ModelSpec spec = examination.plan->spec;
-  spec.model_type = "one of a kind";
-  ProblemList problems;
-  config::Distributed distributed{.sizes = {.pp_size = 2}};
-  EXPECT_FALSE(parallel::plan_pipeline(distributed, spec, 4, nullptr, problems));
-  ASSERT_EQ(problems.problems().size(), 1U);
-  EXPECT_THAT(problems.problems()[0].what, HasSubstr("pp_size: 2 with a one of a kind model"));
-}
-
 /// The first rank of 1f1b keeps as many microbatches as there are ranks, the last one; gpipe keeps all at every rank.
 TEST(PipelineRules, MemoryIsOfEachRank) {
   const auto activations = [](const std::string& schedule) {

@@ -30,7 +30,7 @@ data::Batch batch_with_labels(const std::vector<std::int64_t>& labels, std::int6
   for (std::int64_t row = 0; row < batch.rows; ++row) {
     for (std::int64_t position = 0; position < kLength; ++position) {
       batch.input_ids.push_back((31 * (first_number + row) + 7 * position) % 300);
-      batch.labels.push_back(position < labels[static_cast<std::size_t>(row)] ? (position * 13 + row) % 300 : data::ignored_label);
+      batch.labels.push_back(position < labels[static_cast<std::size_t>(row)] ? (position * 13 + row) % 300 : kIgnoredLabel);
       batch.position_ids.push_back(position);
     }
     batch.lengths.push_back(kLength);

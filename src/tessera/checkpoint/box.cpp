@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 
+#include "tessera/formats/convert.h"
 #include "tessera/formats/tensor_source.h"
 
 namespace tessera::checkpoint {

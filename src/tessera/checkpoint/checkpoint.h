@@ -19,6 +19,7 @@
 #include "tessera/comm/communicator.h"
 #include "tessera/core/file.h"
 #include "tessera/core/json.h"
+#include "tessera/formats/shard_size.h"
 #include "tessera/model/parameter_store.h"
 #include "tessera/optim/optimizer.h"
 
@@ -62,7 +63,7 @@ struct SaveRequest {
 };
 
 struct DirectoryOptions {
-  std::uint64_t max_shard_size = 5'000'000'000;             ///< bytes of a consolidated file
+  std::uint64_t max_shard_size = formats::kDefaultMaxShardSize;  ///< bytes of a consolidated file
   std::optional<std::int64_t> max_recent_checkpoints = {};  ///< absent: keep all
   /// How long a rank waits to see what rank 0 wrote there: network file systems remember for up to half a minute that there was nothing.
   std::chrono::milliseconds visible_within{40'000};

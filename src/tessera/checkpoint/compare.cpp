@@ -13,6 +13,7 @@
 #include "tessera/checkpoint/manifest.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
+#include "tessera/formats/convert.h"
 #include "tessera/formats/tensor_source.h"
 
 namespace fs = std::filesystem;

@@ -14,16 +14,17 @@
 #include "tessera/comm/communicator.h"
 #include "tessera/core/dtype.h"
 #include "tessera/core/file.h"
+#include "tessera/formats/shard_size.h"
 #include "tessera/formats/tensor_source.h"
 
 /// A checkpoint's weights as other programs want them.
 namespace tessera::checkpoint {
 
 struct ConsolidateOptions {
-  std::uint64_t max_shard_size = 5'000'000'000;  ///< bytes of a file
-  std::optional<DType> dtype = {};               ///< absent: as saved
-  Verify verify = Verify::Full;                  ///< of a checkpoint's files (refuse_damage); other sources have no hashes
-  Progress progress = {};                        ///< of the bytes this rank hashes first, then of those it writes
+  std::uint64_t max_shard_size = formats::kDefaultMaxShardSize;  ///< bytes of a file
+  std::optional<DType> dtype = {};                               ///< absent: as saved
+  Verify verify = Verify::Full;                                  ///< of a checkpoint's files (refuse_damage); other sources have no hashes
+  Progress progress = {};                                        ///< of the bytes this rank hashes first, then of those it writes
 };
 
 /// The weights of model/ under their Hugging Face names, assembled from whatever boxes they were saved in: for conversion and generation.

@@ -11,6 +11,7 @@
 #include "tessera/checkpoint/verify.h"
 #include "tessera/core/error.h"
 #include "tessera/core/logging.h"
+#include "tessera/formats/convert.h"
 #include "tessera/formats/tensor_source.h"
 
 namespace fs = std::filesystem;

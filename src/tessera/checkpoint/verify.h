@@ -8,17 +8,13 @@
 
 #include "tessera/checkpoint/files.h"
 #include "tessera/checkpoint/manifest.h"
+#include "tessera/config/sections/output.h"
 #include "tessera/core/error.h"
 
 /// Whether a checkpoint's files hold what its manifest says.
 namespace tessera::checkpoint {
 
-/// What is checked of the files before they are believed.
-enum class Verify : std::uint8_t {
-  Off,    ///< only what reading them checks
-  Sizes,  ///< every file exists and has its size
-  Full,   ///< and its hash
-};
+using Verify = config::CheckpointVerify;
 
 /// Some of a manifest's files.
 using WantFile = std::function<bool(const std::string& file)>;

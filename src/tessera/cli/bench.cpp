@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <iterator>
 #include <memory>
 
@@ -10,8 +9,8 @@
 #include "tessera/cli/bench_data.h"
 #include "tessera/cli/cli.h"
 #include "tessera/cli/dtype_option.h"
+#include "tessera/core/clock.h"
 #include "tessera/core/error.h"
-#include "tessera/core/json.h"
 #include "tessera/core/memory.h"
 #include "tessera/core/random.h"
 #include "tessera/core/terminal.h"
@@ -19,7 +18,7 @@
 #include "tessera/generate/generator.h"
 #include "tessera/model/config.h"
 #include "tessera/model/summary.h"
-#include "tessera/train/peak.h"
+#include "tessera/train/matmul_peak.h"
 #include "tessera/train/step.h"
 
 namespace tessera::cli {
@@ -40,9 +39,9 @@ struct Options {
 DType dtype_of(const Options& options) { return *compute_dtype(options.dtype, {DType::F32, DType::BF16}); }
 
 double seconds_of(const auto& work) {
-  const auto start = std::chrono::steady_clock::now();
+  const Clock::time_point start = Clock::now();
   work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return seconds_since(start);
 }
 
 /// Random tokens, every position a label.
@@ -86,13 +85,12 @@ int bench_train(const Options& options) {
   const double share = model::flops_per_token(spec, options.length) * tokens / best / peak;
   const double mean = total / static_cast<double>(options.steps);
   if (options.json) {
-    fmt::print("{}\n", OrderedJson{{"tokens_per_second", tokens / mean},
-                                   {"best_tokens_per_second", tokens / best},
-                                   {"seconds_per_step", mean},
-                                   {"peak_memory_gib", to_gib(peak_resident_bytes())},
-                                   {"matmul_peak_gflops", peak / 1e9},
-                                   {"peak_share", share}}
-                           .dump(1));
+    print_json({{"tokens_per_second", tokens / mean},
+                {"best_tokens_per_second", tokens / best},
+                {"seconds_per_step", mean},
+                {"peak_memory_gib", to_gib(peak_resident_bytes())},
+                {"matmul_peak_gflops", peak / 1e9},
+                {"peak_share", share}});
   } else {
     fmt::print("tokens/s      {:.1f} (best step {:.1f})\npeak memory   {:.2f} GiB\nmatmul peak   {:.1f} GFLOP/s, the best step reaches {:.1f} %\n",
                tokens / mean, tokens / best, to_gib(peak_resident_bytes()), peak / 1e9, 100.0 * share);
@@ -131,11 +129,10 @@ int bench_generate(const Options& options) {
   const double decode_rate = static_cast<double>(options.tokens - 1) / decode_seconds;
   const double bandwidth = static_cast<double>(weight_bytes(*model.store)) * decode_rate / 1e9;
   if (options.json) {
-    fmt::print("{}\n", OrderedJson{{"tokens_per_second", rate},
-                                   {"decode_tokens_per_second", decode_rate},
-                                   {"weight_gigabytes_per_second", bandwidth},
-                                   {"peak_memory_gib", to_gib(peak_resident_bytes())}}
-                           .dump(1));
+    print_json({{"tokens_per_second", rate},
+                {"decode_tokens_per_second", decode_rate},
+                {"weight_gigabytes_per_second", bandwidth},
+                {"peak_memory_gib", to_gib(peak_resident_bytes())}});
   } else {
     fmt::print("tokens/s      {:.1f} (prompt included)\ndecoding      {:.1f} tokens/s (weights read at {:.1f} GB/s)\npeak memory   {:.2f} GiB\n",
                rate, decode_rate, bandwidth, to_gib(peak_resident_bytes()));

@@ -32,7 +32,7 @@ std::string name_of(const comm::BenchmarkPoint& point) {
   return point.kind == comm::OperationKind::Send ? "send+receive" : std::string(to_string(point.kind));
 }
 
-void print_json(const std::vector<comm::BenchmarkPoint>& points) {
+OrderedJson to_json(const std::vector<comm::BenchmarkPoint>& points) {
   OrderedJson list = OrderedJson::array();
   for (const comm::BenchmarkPoint& point : points) {
     list.push_back({{"operation", name_of(point)},
@@ -44,7 +44,7 @@ void print_json(const std::vector<comm::BenchmarkPoint>& points) {
                     {"best_seconds", point.best_seconds},
                     {"bytes_per_second", point.bytes_per_second}});
   }
-  fmt::print("{}\n", list.dump(1));
+  return list;
 }
 
 void print_table(const std::vector<comm::BenchmarkPoint>& points) {
@@ -70,7 +70,7 @@ int bench_comm(const Options& options) {
   const auto group =
       backend.communicator(group_of(backend, size), size == backend.world_size() ? "world" : fmt::format("{} of {}", size, backend.world_size()));
   const std::vector<comm::BenchmarkPoint> points = benchmark(*group, options.measured);
-  if (backend.rank() == 0) options.json ? print_json(points) : print_table(points);
+  if (backend.rank() == 0) options.json ? print_json(to_json(points)) : print_table(points);
   return 0;
 }
 

@@ -4,23 +4,22 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <memory>
 #include <thread>
 
 #include "tessera/cli/cli.h"
 #include "tessera/config/recipe.h"
+#include "tessera/core/clock.h"
+#include "tessera/core/environment.h"
 #include "tessera/core/file.h"
 #include "tessera/core/json.h"
 #include "tessera/core/text.h"
 #include "tessera/data/loader.h"
 #include "tessera/data/tokenizer/tokenizer.h"
-#include "tessera/train/objects.h"
+#include "tessera/train/recipe_data.h"
 
 namespace tessera::cli {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 struct Options {
   std::string model;
@@ -29,8 +28,6 @@ struct Options {
   std::int64_t steps = 200;
   bool json = false;
 };
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 /// Encodes every line once, by `threads` threads; the number of tokens.
 std::int64_t encode_lines(const data::Tokenizer& tokenizer, const std::vector<std::string>& lines, int threads) {
@@ -77,8 +74,8 @@ int bench_tokenizer(const Options& options) {
 
 /// Hands out microbatches as training would take them, and drops them.
 int bench_loader(const Options& options) {
-  const config::LoadedRecipe loaded = config::load_recipe(options.path, {}, config::process_environment());
-  const train::RecipeData recipe_data = train::build_recipe_data(loaded, config::process_environment());
+  const config::LoadedRecipe loaded = config::load_recipe(options.path, {}, process_environment());
+  const train::RecipeData recipe_data = train::build_recipe_data(loaded, process_environment());
   const config::StepScheduler& sizes = loaded.recipe.step_scheduler;
   data::Loader loader(
       recipe_data.dataset,

@@ -127,7 +127,7 @@ int render_conversations(const ChatTemplate& chat_template, const ChatRequest& b
       answers[name] = {{"error", error.what()}};
     }
   }
-  fmt::print("{}\n", answers.dump(1));
+  print_json(answers);
   return 0;
 }
 

@@ -6,9 +6,9 @@
 
 #include "tessera/cli/cli.h"
 #include "tessera/cli/recipe_arguments.h"
-#include "tessera/config/interpolate.h"
 #include "tessera/config/pipeline_schedule.h"
 #include "tessera/config/print.h"
+#include "tessera/core/environment.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/core/logging.h"
@@ -36,7 +36,7 @@ struct Report {
 };
 
 Report examine(const config::LoadedRecipe& loaded, std::int64_t num_ranks) {
-  Report report{.examination = train::examine(loaded, config::process_environment(), num_ranks), .num_ranks = num_ranks, .memory = {}};
+  Report report{.examination = train::examine(loaded, process_environment(), num_ranks), .num_ranks = num_ranks, .memory = {}};
   if (!report.examination.plan) return report;
   const config::Recipe& recipe = loaded.recipe;
   const train::ModelPlan& plan = *report.examination.plan;
@@ -123,7 +123,7 @@ void print_mesh(const mesh::MeshSizes& sizes) {
 
 /// Of one step, at equal costs of all passes.
 double bubble_share(const parallel::PipelinePlan& plan) {
-  const pipeline::Placement& placement = plan.stages.placement;
+  const pipeline::StagePlacement& placement = plan.stages.placement;
   return plan::simulate(pipeline::lower(plan.schedule, placement), placement).bubble_share();
 }
 
@@ -131,8 +131,8 @@ void print_pipeline(const Report& report, const config::Distributed& distributed
   const parallel::PipelinePlan& plan = *report.examination.pipeline;
   const config::Pipeline& options = *distributed.pipeline;
   const std::string schedule = options.pp_schedule_csv.empty() ? std::string(config::to_string(options.pp_schedule)) : options.pp_schedule_csv;
-  fmt::print("\npipeline: {}, {} microbatches of {} row{}, {:.1f} % bubble\n", schedule, plan.num_microbatches, options.pp_microbatch_size,
-             options.pp_microbatch_size == 1 ? "" : "s", 100.0 * bubble_share(plan));
+  fmt::print("\npipeline: {}, {} microbatches of {}, {:.1f} % bubble\n", schedule, plan.num_microbatches, plural(options.pp_microbatch_size, "row"),
+             100.0 * bubble_share(plan));
   for (const std::string& line : parallel::describe(plan.stages, report.examination.plan->spec)) fmt::print("  {}\n", line);
 }
 
@@ -192,7 +192,7 @@ int check_for_programs(const RecipeArguments& arguments, std::int64_t num_ranks)
   } catch (const UserError& error) {
     report.examination.problems = error.problems();
   }
-  fmt::print("{}\n", to_json(report).dump(1));
+  print_json(to_json(report));
   return report.examination.problems.empty() ? 0 : 2;
 }
 

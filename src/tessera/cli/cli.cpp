@@ -14,7 +14,7 @@
 #include <system_error>
 
 #include "tessera/comm/initialize.h"
-#include "tessera/config/interpolate.h"
+#include "tessera/core/environment.h"
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
 #include "tessera/core/version.h"
@@ -157,6 +157,8 @@ void check_arguments(const std::vector<std::string>& arguments) {
   parse(program, arguments);
 }
 
+void print_json(const OrderedJson& answer) { fmt::print("{}\n", answer.dump(1, ' ', false, OrderedJson::error_handler_t::replace)); }
+
 int run(std::vector<std::string> arguments) {
   std::optional<launch::RankProcess> process;
   const auto failed = [&](int status, std::string_view text) {
@@ -167,7 +169,7 @@ int run(std::vector<std::string> arguments) {
   };
   const int status = [&] {
     try {
-      process.emplace(config::process_environment(), comm::joins_on_gpus());
+      process.emplace(process_environment(), comm::joins_on_gpus());
       return parse_and_run(arguments, *process);
     } catch (const UserError& error) {
       return failed(kMendable, error.what());

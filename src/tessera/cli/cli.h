@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tessera/cli/rank_arguments.h"
+#include "tessera/core/json.h"
 
 /// The `tessera` program: each subcommand's file parses its arguments, calls the layers below and prints.
 /// Answers go to standard output (one JSON document with --json), everything else to standard error.
@@ -35,6 +36,9 @@ Command add_data(CLI::App& program);
 Command add_bench(CLI::App& program);
 Command add_checkpoint(CLI::App& program);
 Command add_simulate(CLI::App& program);
+
+/// One JSON document on standard output.
+void print_json(const OrderedJson& answer);
 
 /// Checks that an option's value is a whole number of at least `smallest`.
 CLI::Validator at_least(std::int64_t smallest);

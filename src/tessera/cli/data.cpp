@@ -8,6 +8,7 @@
 
 #include "tessera/cli/cli.h"
 #include "tessera/config/recipe.h"
+#include "tessera/core/environment.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/core/text.h"
@@ -16,7 +17,7 @@
 #include "tessera/data/dataset/guess.h"
 #include "tessera/data/preprocess.h"
 #include "tessera/data/summary.h"
-#include "tessera/train/objects.h"
+#include "tessera/train/recipe_data.h"
 
 namespace tessera::cli {
 namespace {
@@ -61,8 +62,7 @@ bool is_recipe(const fs::path& path) { return path.extension() == ".yaml" || pat
 
 /// A recipe's training data, or a file's by what it holds.
 train::RecipeData open_data(const Options& options) {
-  if (is_recipe(options.path))
-    return train::build_recipe_data(config::load_recipe(options.path, {}, config::process_environment()), config::process_environment());
+  if (is_recipe(options.path)) return train::build_recipe_data(config::load_recipe(options.path, {}, process_environment()), process_environment());
   train::RecipeData data;
   if (!options.tokenizer.empty()) data.tokenizer = data::load_tokenizer(options.tokenizer);
   config::Dataset guessed = data::guess_dataset(options.path);

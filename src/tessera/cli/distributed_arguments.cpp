@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "tessera/cli/rank_arguments.h"
-#include "tessera/config/interpolate.h"
 #include "tessera/config/override.h"
+#include "tessera/core/environment.h"
 #include "tessera/core/error.h"
 
 namespace tessera::cli {
@@ -27,7 +27,7 @@ config::LoadedRecipe recipe_of_overrides(const std::vector<std::string>& argumen
       "command line");
   config::apply_overrides(tree, overrides, problems);
   problems.throw_if_any();
-  config::LoadedRecipe loaded = config::load_recipe(std::move(tree), config::process_environment());
+  config::LoadedRecipe loaded = config::load_recipe(std::move(tree), process_environment());
   if (!loaded.unsupported.empty()) throw UserError(loaded.unsupported);
   return loaded;
 }

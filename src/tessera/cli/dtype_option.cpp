@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tessera/core/error.h"
+#include "tessera/core/text.h"
 
 namespace tessera::cli {
 namespace {
@@ -12,9 +13,7 @@ std::string choices(const std::vector<DType>& allowed, bool has_auto) {
   std::vector<std::string> names;
   if (has_auto) names.emplace_back("auto");
   for (const DType dtype : allowed) names.emplace_back(torch_name(dtype));
-  std::string list = names[0];
-  for (std::size_t i = 1; i < names.size(); ++i) list += (i + 1 == names.size() ? " or " : ", ") + names[i];
-  return list;
+  return alternatives(names);
 }
 
 std::optional<DType> choose(const std::string& name, const std::vector<DType>& allowed, bool has_auto, const std::string& purpose) {

@@ -10,7 +10,6 @@
 #include "tessera/comm/initialize.h"
 #include "tessera/core/error.h"
 #include "tessera/core/file.h"
-#include "tessera/core/json.h"
 #include "tessera/core/terminal.h"
 #include "tessera/data/tokenizer/tokenizer.h"
 #include "tessera/data/vocabulary.h"
@@ -97,12 +96,11 @@ generate::Evaluation evaluate(const generate::WindowLoss& loss, const model::Mod
 void print(const generate::Evaluation& result, bool as_json) {
   const double rate = result.seconds > 0.0 ? static_cast<double>(result.num_tokens) / result.seconds : 0.0;
   if (as_json) {
-    fmt::print("{}\n", OrderedJson{{"mean_nll", result.mean()},
-                                   {"tokens", result.num_tokens},
-                                   {"documents", result.num_documents},
-                                   {"perplexity", result.perplexity()},
-                                   {"tokens_per_second", rate}}
-                           .dump(1));
+    print_json({{"mean_nll", result.mean()},
+                {"tokens", result.num_tokens},
+                {"documents", result.num_documents},
+                {"perplexity", result.perplexity()},
+                {"tokens_per_second", rate}});
   } else {
     fmt::print(
         "mean negative log-likelihood  {:.6f}\nperplexity                    {:.4f}\ntokens                        {}\ntokens/s                      "

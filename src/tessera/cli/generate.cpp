@@ -40,15 +40,14 @@ std::vector<data::TokenId> prompt_ids(const data::Tokenizer& tokenizer, const Op
 
 double rate(std::size_t tokens, double seconds) { return seconds > 0.0 ? static_cast<double>(tokens) / seconds : 0.0; }
 
-void print_json(const std::vector<data::TokenId>& prompt, const generate::Generation& result, const data::Tokenizer& tokenizer) {
+OrderedJson to_json(const std::vector<data::TokenId>& prompt, const generate::Generation& result, const data::Tokenizer& tokenizer) {
   const std::size_t decoded = result.ids.empty() ? 0 : result.ids.size() - 1;
-  fmt::print("{}\n", OrderedJson{{"prompt_ids", prompt},
-                                 {"ids", result.ids},
-                                 {"text", tokenizer.decode(result.ids, true)},
-                                 {"stopped", result.stopped},
-                                 {"prompt_tokens_per_second", rate(prompt.size(), result.prompt_seconds)},
-                                 {"tokens_per_second", rate(decoded, result.decode_seconds)}}
-                         .dump(1));
+  return {{"prompt_ids", prompt},
+          {"ids", result.ids},
+          {"text", tokenizer.decode(result.ids, true)},
+          {"stopped", result.stopped},
+          {"prompt_tokens_per_second", rate(prompt.size(), result.prompt_seconds)},
+          {"tokens_per_second", rate(decoded, result.decode_seconds)}};
 }
 
 void print_text(const std::vector<data::TokenId>& prompt, const generate::Generation& result, const std::string& text) {
@@ -72,7 +71,7 @@ void continue_and_print(const generate::Generator& generator, const data::Tokeni
   const generate::Generation result = generator.generate(prompt, options.generation, told);
   if (!prints) return;
   if (options.json) {
-    print_json(prompt, result, tokenizer);
+    print_json(to_json(prompt, result, tokenizer));
   } else {
     print_text(prompt, result, streams ? decoder.finish() : tokenizer.decode(result.ids, true));
   }

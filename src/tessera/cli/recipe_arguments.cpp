@@ -1,5 +1,7 @@
 #include "tessera/cli/recipe_arguments.h"
 
+#include "tessera/core/environment.h"
+
 namespace tessera::cli {
 
 std::shared_ptr<RecipeArguments> add_recipe_arguments(CLI::App& parser) {
@@ -14,7 +16,7 @@ std::shared_ptr<RecipeArguments> add_recipe_arguments(CLI::App& parser) {
 }
 
 config::LoadedRecipe read(const RecipeArguments& arguments) {
-  return config::read_recipe(arguments.path, arguments.parser->remaining(), config::process_environment());
+  return config::read_recipe(arguments.path, arguments.parser->remaining(), process_environment());
 }
 
 }  // namespace tessera::cli

@@ -3,8 +3,6 @@
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "tessera/config/recipe.h"
 

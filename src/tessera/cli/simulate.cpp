@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -38,18 +39,17 @@ struct Options {
 struct Subject {
   std::string name;
   pipeline::Schedule schedule;
-  pipeline::Placement placement;
+  pipeline::StagePlacement placement;
 };
 
 config::PipelineSchedule schedule_named(const std::string& name) {
   if (const auto schedule = config::pipeline_schedule(name)) return *schedule;
-  std::vector<std::string> names;
-  std::string list;
+  std::vector<std::string> names, current;
   for (const auto& [known, value] : config::pipeline_schedule_names()) {
     names.emplace_back(known);
-    if (to_string(value) == known) list += (list.empty() ? "" : ", ") + names.back();
+    if (to_string(value) == known) current.push_back(names.back());
   }
-  throw UserError({"--schedule", fmt::format("unknown schedule \"{}\"", name), "one of " + list + ", or a .csv file",
+  throw UserError({"--schedule", fmt::format("unknown schedule \"{}\"", name), fmt::format("one of {}, or a .csv file", fmt::join(current, ", ")),
                    did_you_mean(name, names, "choose one of these, or name a .csv file")});
 }
 
@@ -78,7 +78,7 @@ Subject from_file(const Options& options) {
   return subject;
 }
 
-int most_stages(const pipeline::Placement& placement) {
+int most_stages(const pipeline::StagePlacement& placement) {
   std::size_t most = 0;
   for (int rank = 0; rank < placement.num_ranks; ++rank) most = std::max(most, placement.stages_of(rank).size());
   return static_cast<int>(most);
@@ -131,8 +131,8 @@ int timeline_columns() {
 void print_text(const Subject& subject, const Options& options, const plan::Simulation& simulation, std::size_t actions) {
   const int stages = most_stages(subject.placement);
   const plan::Costs& costs = options.costs;
-  fmt::print("schedule     {}: {} rank{} with {} stage{} each, {} microbatch{}\n", subject.name, options.pp, options.pp == 1 ? "" : "s", stages,
-             stages == 1 ? "" : "s", options.microbatches, options.microbatches == 1 ? "" : "es");
+  fmt::print("schedule     {}: {} with {} each, {}\n", subject.name, plural(options.pp, "rank"), plural(stages, "stage"),
+             plural(options.microbatches, "microbatch"));
   fmt::print("costs        of a stage: forward {:g}, input gradient {:g}, weight gradient {:g}; communication {:g} ms\n", costs.forward,
              costs.input_gradient, costs.weight_gradient, costs.communication);
   fmt::print("blocking     none: all {} actions run, whatever each takes\n", actions);
@@ -153,7 +153,7 @@ int simulate(const Options& options) {
   if (!options.svg.empty()) replace_file(*operations, options.svg, plan::draw_svg(simulation));
   if (!options.trace.empty()) replace_file(*operations, options.trace, plan::trace(simulation));
   if (options.json) {
-    fmt::print("{}\n", to_json(subject, options, simulation).dump(1));
+    print_json(to_json(subject, options, simulation));
   } else {
     print_text(subject, options, simulation, num_actions(lowered));
   }

@@ -7,7 +7,7 @@
 #include "tessera/comm/checked_communicator.h"
 #include "tessera/comm/forwarding_communicator.h"
 #include "tessera/comm/initialize.h"
-#include "tessera/config/interpolate.h"
+#include "tessera/core/environment.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/core/logging.h"
@@ -53,33 +53,21 @@ struct Options {
   std::filesystem::path trace;  ///< empty: none
 };
 
-log::Level level_of(const config::Logging& logging) {
-  switch (logging.level) {
-    case config::LogLevel::Info:
-      return log::Level::Info;
-    case config::LogLevel::Warning:
-      return log::Level::Warning;
-    case config::LogLevel::Error:
-      return log::Level::Error;
-  }
-  return log::Level::Info;
-}
-
 int train(const RecipeArguments& arguments, const Options& options) {
   const config::LoadedRecipe recipe = read(arguments);
-  log::show_from(level_of(recipe.recipe.logging));
+  log::show_from(recipe.recipe.logging.level);
   for (const std::string& note : recipe.notes) log::note(std::string_view(note));
   const auto backend = comm::initialize_distributed(recipe.recipe.dist_env.timeout_minutes);
   const auto checked = options.check_collectives ? comm::decorated_backend(*backend, comm::checked_communicator) : nullptr;
-  const train::RunSummary summary = train::train(recipe, config::process_environment(), checked ? *checked : *backend,
+  const train::RunSummary summary = train::train(recipe, process_environment(), checked ? *checked : *backend,
                                                  options.trace.empty() ? std::nullopt : std::optional<std::filesystem::path>(options.trace));
-  options.json ? fmt::print("{}\n", to_json(summary).dump(1)) : print_summary(summary);
+  options.json ? print_json(to_json(summary)) : print_summary(summary);
   return 0;
 }
 
 /// Said once by the launcher, not by every rank.
 void refuse_impossible(const RecipeArguments& arguments, std::int64_t num_ranks) {
-  const train::Examination examination = train::examine(read(arguments), config::process_environment(), num_ranks);
+  const train::Examination examination = train::examine(read(arguments), process_environment(), num_ranks);
   if (!examination.problems.empty()) throw UserError(examination.problems);
 }
 

@@ -13,7 +13,6 @@
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/model/config.h"
-#include "tessera/train/objects.h"
 
 namespace tessera::cli {
 namespace {
@@ -34,7 +33,7 @@ train::VerifyOptions to_train(const Options& options) {
   train::VerifyOptions result{.steps = options.steps};
   result.dtype = *compute_dtype(options.dtype, {DType::F32, DType::BF16, DType::F64});
   result.distributed = loaded.recipe.distributed;
-  result.activation_checkpointing = train::to_model(loaded.recipe.distributed.activation_checkpointing);
+  result.activation_checkpointing = loaded.recipe.distributed.activation_checkpointing;
   // The golden is one batch unless the override asks for microbatches.
   if (loaded.tree.find("step_scheduler") != nullptr) result.local_batch_size = loaded.recipe.step_scheduler.local_batch_size;
   return result;
@@ -74,7 +73,7 @@ int verify(const Options& options) {
     OrderedJson comparisons = OrderedJson::array();
     for (const train::Comparison& c : verification.comparisons)
       comparisons.push_back({{"name", c.name}, {"error", c.error}, {"tolerance", c.tolerance}, {"passed", c.passed()}});
-    fmt::print("{}\n", OrderedJson{{"passed", verification.passed()}, {"comparisons", comparisons}}.dump(1));
+    print_json({{"passed", verification.passed()}, {"comparisons", comparisons}});
   } else {
     print_table(verification, options.all);
     fmt::print("{}: {}\n", options.directory.string(), verification.passed() ? "passed" : "FAILED");

@@ -4,13 +4,12 @@
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
-#include <chrono>
 #include <functional>
+
+#include "tessera/core/clock.h"
 
 namespace tessera::comm {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr std::int64_t kFewestRepetitions = 3;
 constexpr std::int64_t kMostRepetitions = 2000;
@@ -70,7 +69,7 @@ double link_bytes(OperationKind kind, int size, std::int64_t bytes) {
 double seconds_of(const Subject& subject, OperationKind kind) {
   const Clock::time_point start = Clock::now();
   subject.run(kind);
-  return std::chrono::duration<double>(Clock::now() - start).count();
+  return seconds_since(start);
 }
 
 /// The largest of the ranks' values, in place.

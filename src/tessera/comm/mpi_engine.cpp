@@ -8,9 +8,13 @@
 
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
 #include <csignal>
 #include <cstdlib>
 #include <future>
+#include <mutex>
+#include <optional>
+#include <vector>
 
 #include "tessera/comm/mpi_carrier.h"
 #include "tessera/core/random.h"

@@ -1,12 +1,8 @@
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
-#include <optional>
 #include <thread>
-#include <vector>
 
 #include "tessera/comm/flight.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "tessera/config/interpolate.h"
+#include "tessera/core/environment.h"
 
 namespace tessera::config {
 

@@ -2,19 +2,11 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cstdlib>
 #include <vector>
 
 #include "tessera/core/text.h"
 
 namespace tessera::config {
-
-Environment process_environment() {
-  return [](std::string_view name) -> std::optional<std::string> {
-    const char* value = std::getenv(std::string(name).c_str());
-    return value ? std::optional<std::string>(value) : std::nullopt;
-  };
-}
 
 namespace {
 

@@ -1,20 +1,14 @@
 #pragma once
 
-#include <functional>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "tessera/config/node.h"
+#include "tessera/core/environment.h"
 #include "tessera/core/error.h"
 
 namespace tessera::config {
-
-/// The value of an environment variable, or nothing.
-using Environment = std::function<std::optional<std::string>(std::string_view)>;
-/// The process's own.
-Environment process_environment();
 
 /// Replaces `${VAR}`, `${VAR,default}`, `${oc.env:VAR}`, `${oc.env:VAR,default}` and `$VAR` in every scalar below `node`; the text as written stays
 /// in Node::placeholder. What was put in is not searched again. A variable that is not set and has no default is a problem.
@@ -28,5 +22,12 @@ bool is_secret(std::string_view key);
 /// Problems in which the values of the tree's placeholders are replaced by the placeholders as they are written: "${DATA}/x.jsonl is not on disk".
 /// Values of less than four characters, numbers and booleans are left as they are: they reveal nothing, and messages are full of them.
 std::vector<Problem> with_placeholders(std::vector<Problem> problems, const Node& tree, const Environment& environment);
+/// Runs what may name files of the recipe in its UserErrors, which then show them so.
+template <class Work>
+auto with_placeholders(const Node& tree, const Environment& environment, const Work& work) try {
+  return work();
+} catch (const UserError& error) {
+  throw UserError(with_placeholders(error.problems(), tree, environment));
+}
 
 }  // namespace tessera::config

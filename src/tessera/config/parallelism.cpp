@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "tessera/core/text.h"
+
 namespace tessera::config {
 
 namespace {
@@ -77,8 +79,7 @@ class Checker {
   void check_given_dp_size() {
     if (!dp_size_ || !sizes_.dp_size || *sizes_.dp_size == *dp_size_) return;
     const std::int64_t needed = *sizes_.dp_size * product_without_dp(sizes_);
-    add("dp_size",
-        ": " + text(*sizes_.dp_size) + " is not what " + text(world_size_) + (world_size_ == 1 ? " rank" : " ranks") + " leave, " + text(*dp_size_),
+    add("dp_size", ": " + text(*sizes_.dp_size) + " is not what " + plural(world_size_, "rank") + " leave, " + text(*dp_size_),
         "dp_size = world_size / (tp_size · pp_size · cp_size)",
         "use " + text(*dp_size_) + ", leave dp_size out, or start " + text(needed) + " ranks (--nproc-per-node)");
   }

@@ -5,7 +5,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "tessera/config/sections/distributed.h"
 #include "tessera/core/error.h"

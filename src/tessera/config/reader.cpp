@@ -1,6 +1,10 @@
 #include "tessera/config/reader.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <cmath>
+#include <iterator>
 #include <regex>
 
 #include "tessera/config/interpolate.h"
@@ -225,24 +229,20 @@ std::string normalized_choice(std::string_view name) {
 }
 
 void report_unknown_choice(const Scope& scope, const Node& node, std::span<const std::string> names) {
-  std::string list;
-  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
   const std::string otherwise = "use one of these, or leave it out";
-  scope.mistake(node, "unknown value " + shown(scope, node), "one of " + list,
+  scope.mistake(node, "unknown value " + shown(scope, node), fmt::format("one of {}", fmt::join(names, ", ")),
                 node.is_scalar() ? did_you_mean(node.text, names, otherwise) : otherwise);
 }
 
 void report_unknown_key(const Scope& scope, const Entry& entry, std::span<const std::string> known) {
   // A long list helps nobody; then the suggestion has to do.
   constexpr std::size_t longest_list = 24;
-  std::string list;
-  for (const std::string& name : known) {
-    if (!name.starts_with('_')) list += (list.empty() ? "" : ", ") + name;
-  }
+  std::vector<std::string> shown_names;
+  std::ranges::copy_if(known, std::back_inserter(shown_names), [](const std::string& name) { return !name.starts_with('_'); });
   const std::string section = scope.path.empty() ? "a recipe" : scope.path;
   ++scope.findings.num_unknown_keys;
   scope.findings.mistakes.add({to_string(entry.position), scope.child(entry.key).path + ": unknown key",
-                               known.size() <= longest_list ? section + " has " + list : "",
+                               known.size() <= longest_list ? fmt::format("{} has {}", section, fmt::join(shown_names, ", ")) : "",
                                did_you_mean(entry.key, known, "remove it; no key of " + section + " resembles it")});
 }
 
@@ -258,10 +258,9 @@ const Target* read_target(const Scope& scope, const Node& node, TargetKind kind)
   const Target* target = find_target(kind, name->text);
   if (!target) {
     const std::vector<std::string> near = nearest_targets(kind, name->text);
-    std::string list;
-    for (const std::string& candidate : near) list += (list.empty() ? "" : ", ") + candidate;
     at.mistake(*name, "unknown " + std::string(to_string(kind)) + " " + shown(at, *name, longest_name),
-               "targets are looked up in a table; Tessera runs no Python", list.empty() ? "leave it out" : "did you mean " + list + "?");
+               "targets are looked up in a table; Tessera runs no Python",
+               near.empty() ? "leave it out" : fmt::format("did you mean {}?", fmt::join(near, ", ")));
     return nullptr;
   }
   if (target->support != Support::Supported)

@@ -191,16 +191,6 @@ Key<Section> refused(std::string name, Type type, Support support, std::string r
           }};
 }
 
-/// A field that is read, and reported as unsupported when its value is none of the harmless ones.
-template <class Section, class T>
-Key<Section> field_refused_unless(std::string name, T Section::* member, T harmless, Support support, std::string reason) {
-  const Key<Section> inner = field(name, member);
-  return {std::move(name), [=](const Scope& scope, const Node& node, Section& section) {
-            inner.read(scope, node, section);
-            if (section.*member != harmless) scope.unsupported(node, shown(scope, node), support, reason, "leave it out");
-          }};
-}
-
 /// Reads every entry of `node` by the table. A key that the table lacks is a mistake with a did-you-mean, and so is a node that is not a map; null is
 /// an empty map.
 template <class Section>

@@ -1,7 +1,11 @@
 #include "tessera/config/recipe.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <numeric>
 
+#include "tessera/config/interpolate.h"
 #include "tessera/config/override.h"
 #include "tessera/config/sections/read.h"
 #include "tessera/core/text.h"
@@ -122,7 +126,7 @@ std::vector<TopLevelKey> read_keys() {
       reads("dist_env", table(&R::dist_env, dist_env_keys())),
       reads("logging", table(&R::logging, logging_keys())),
       reads("freeze_config", table(&R::freeze_config, freeze_config_keys())),
-      reads("peft", function(read_peft, &R::peft)),
+      reads("peft", [](const Scope& scope, const Node& node, Recipe&) { check_peft(scope, node); }),
       reads("moe_metrics", table(&R::moe_metrics, moe_metrics_keys())),
       reads("rng", read_rng),
   };
@@ -242,8 +246,7 @@ void check_best_metric(const Scope& scope, const Node& tree) {
   if (std::ranges::find(names, wanted) != names.end() || (!given && names.size() < 2)) return;
   const Scope at = scope.child("checkpoint").child("best_metric_key");
   if (names.empty()) return at.note("has no effect: there is no validation_dataset");
-  std::string list;
-  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
+  const std::string list = fmt::format("{}", fmt::join(names, ", "));
   if (!given) return at.note("LOWEST_VAL is not kept: no validation set is named default; choose among " + list);
   at.mistake(*key, "unknown validation set " + shown(at, *key), "the validation sets are " + list + " (validation_dataset is default)",
              did_you_mean(wanted, names, "use one of these"));

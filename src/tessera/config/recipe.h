@@ -6,10 +6,8 @@
 #include <set>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "tessera/config/interpolate.h"
 #include "tessera/config/node.h"
 #include "tessera/config/parallelism.h"
 #include "tessera/config/sections/data.h"
@@ -17,6 +15,7 @@
 #include "tessera/config/sections/model.h"
 #include "tessera/config/sections/output.h"
 #include "tessera/config/sections/training.h"
+#include "tessera/core/environment.h"
 #include "tessera/core/error.h"
 
 namespace tessera::config {
@@ -41,7 +40,6 @@ struct Recipe {
   DistEnv dist_env;
   Logging logging;
   FreezeConfig freeze_config;
-  std::optional<Peft> peft;
   MoeMetrics moe_metrics;
 };
 

@@ -167,10 +167,7 @@ std::vector<std::string> nearest_targets(TargetKind kind, std::string_view name)
 
 std::string instead_of(const Target& target) {
   const std::vector<std::string> names = supported_native_names(target.kind);
-  if (names.empty()) return "leave it out";
-  std::string list = names[0];
-  for (std::size_t i = 1; i < names.size(); ++i) list += (i + 1 == names.size() ? " or " : ", ") + names[i];
-  return "use " + list;
+  return names.empty() ? "leave it out" : "use " + alternatives(names);
 }
 
 }  // namespace tessera::config

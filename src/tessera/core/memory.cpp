@@ -9,19 +9,6 @@
 #include <string>
 
 namespace tessera {
-namespace {
-
-std::uint64_t status_kilobytes(const std::string& key) {
-  std::ifstream status("/proc/self/status");
-  std::string word;
-  while (status >> word) {
-    std::uint64_t value = 0;
-    if (word == key && status >> value) return value * 1024;
-  }
-  return 0;
-}
-
-}  // namespace
 
 void keep_freed_memory() {
 #if defined(M_MMAP_THRESHOLD) && defined(M_TRIM_THRESHOLD)
@@ -30,8 +17,15 @@ void keep_freed_memory() {
 #endif
 }
 
-std::uint64_t resident_bytes() { return status_kilobytes("VmRSS:"); }
-std::uint64_t peak_resident_bytes() { return status_kilobytes("VmHWM:"); }
+std::uint64_t peak_resident_bytes() {
+  std::ifstream status("/proc/self/status");
+  std::string word;
+  while (status >> word) {
+    std::uint64_t kilobytes = 0;
+    if (word == "VmHWM:" && status >> kilobytes) return kilobytes * 1024;
+  }
+  return 0;
+}
 
 double to_gib(std::uint64_t bytes) { return static_cast<double>(bytes) / (1024.0 * 1024.0 * 1024.0); }
 

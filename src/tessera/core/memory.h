@@ -4,8 +4,7 @@
 
 namespace tessera {
 
-/// Bytes of this process in memory now and at most so far (VmRSS and VmHWM of /proc/self/status); 0 where unknown.
-std::uint64_t resident_bytes();
+/// Bytes of this process in memory at most so far (VmHWM of /proc/self/status); 0 where unknown.
 std::uint64_t peak_resident_bytes();
 /// In GiB (2^30 bytes).
 double to_gib(std::uint64_t bytes);

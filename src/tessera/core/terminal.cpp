@@ -22,10 +22,6 @@ std::string bar(double share) {
   return text;
 }
 
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
 }  // namespace
 
 bool stderr_is_terminal() {
@@ -44,7 +40,7 @@ ProgressBar::ProgressBar(std::string label, std::uint64_t total, Unit unit)
       total_(std::max<std::uint64_t>(total, 1)),
       unit_(unit),
       visible_(stderr_is_terminal()),
-      start_(std::chrono::steady_clock::now()),
+      start_(Clock::now()),
       last_draw_(start_) {}
 
 ProgressBar::~ProgressBar() { clear(); }
@@ -62,7 +58,7 @@ void ProgressBar::clear() {
 }
 
 void ProgressBar::draw() {
-  last_draw_ = std::chrono::steady_clock::now();
+  last_draw_ = Clock::now();
   drawn_ = true;
   const double share = static_cast<double>(done_) / static_cast<double>(total_);
   const double elapsed = seconds_since(start_);

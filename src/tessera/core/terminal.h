@@ -1,8 +1,9 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <string>
+
+#include "tessera/core/clock.h"
 
 namespace tessera {
 
@@ -36,8 +37,8 @@ class ProgressBar {
   Unit unit_;
   bool visible_;
   bool drawn_ = false;
-  std::chrono::steady_clock::time_point start_;
-  std::chrono::steady_clock::time_point last_draw_;
+  Clock::time_point start_;
+  Clock::time_point last_draw_;
 };
 
 }  // namespace tessera

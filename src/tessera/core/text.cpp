@@ -1,6 +1,7 @@
 #include "tessera/core/text.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -43,9 +44,16 @@ std::vector<std::string> nearest_names(std::string_view word, std::span<const st
 std::string did_you_mean(std::string_view word, std::span<const std::string> known, std::string otherwise) {
   const std::vector<std::string> names = nearest_names(word, known);
   if (names.empty()) return otherwise;
-  std::string list = names[0];
-  for (std::size_t i = 1; i < names.size(); ++i) list += (i + 1 == names.size() ? " or " : ", ") + names[i];
-  return "did you mean " + list + "?";
+  return "did you mean " + alternatives(names) + "?";
+}
+
+std::string alternatives(std::span<const std::string> words) {
+  if (words.size() < 2) return words.empty() ? "" : words[0];
+  return fmt::format("{} or {}", fmt::join(words.first(words.size() - 1), ", "), words.back());
+}
+
+std::string plural(std::int64_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : noun.ends_with("ch") ? "es" : "s");
 }
 
 std::string human_bytes(double bytes) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,6 +22,11 @@ std::string human_duration(double seconds);
 
 /// Byte offset of the first invalid UTF-8 sequence, or npos when the text is valid (no surrogates, no overlong forms).
 std::size_t first_invalid_utf8(std::string_view text);
+
+/// "a, b or c".
+std::string alternatives(std::span<const std::string> words);
+/// "1 rank", "2 ranks", "3 microbatches".
+std::string plural(std::int64_t count, std::string_view noun);
 
 std::string to_lower(std::string_view text);
 std::vector<std::string> split(std::string_view text, char separator);

@@ -3,14 +3,14 @@
 #include <cstdint>
 #include <vector>
 
+#include "tessera/core/labels.h"
+
 namespace tessera::data {
 
-/// The label of a position that is not trained on.
-inline constexpr std::int64_t ignored_label = -100;
 /// The sample number of a row that only keeps data-parallel ranks in step at the end of an epoch: every label is ignored.
-inline constexpr std::int64_t filler_number = -1;
+inline constexpr std::int64_t kFillerNumber = -1;
 
-/// One training row before padding. `labels[t]` is the target of position t (already shifted), `ignored_label` where nothing is trained on;
+/// One training row before padding. `labels[t]` is the target of position t (already shifted), `kIgnoredLabel` where nothing is trained on;
 /// both vectors have the same length, at least 1.
 struct Sample {
   std::vector<std::int64_t> input_ids;
@@ -30,10 +30,10 @@ struct Batch {
   std::int64_t rows = 0;
   std::int64_t length = 0;
   std::vector<std::int64_t> input_ids = {};     ///< [rows, length]; the pad id after the real length
-  std::vector<std::int64_t> labels = {};        ///< [rows, length]; `ignored_label` after the real length
+  std::vector<std::int64_t> labels = {};        ///< [rows, length]; `kIgnoredLabel` after the real length
   std::vector<std::int64_t> position_ids = {};  ///< [rows, length]; 0, 1, 2, … and from 0 again at each document; 0 in the padding
   std::vector<std::int64_t> lengths = {};       ///< [rows]; real tokens in each row
-  std::vector<std::int64_t> numbers = {};       ///< [rows]; `Sample::number`, or `filler_number`
+  std::vector<std::int64_t> numbers = {};       ///< [rows]; `Sample::number`, or `kFillerNumber`
   /// [rows] when any row holds several documents, else empty. Each row: ascending starts, the first 0, the last below its real length.
   std::vector<std::vector<std::int64_t>> document_starts = {};
 };

@@ -53,7 +53,7 @@ void fill_position_ids(const Sample& sample, std::span<std::int64_t> row) {
 void append_row(const Sample& sample, const CollateOptions& options, Batch& batch) {
   const auto begin = static_cast<std::size_t>(batch.rows++ * batch.length), length = static_cast<std::size_t>(batch.length);
   fill_row(sample.input_ids, options.pad_id, std::span(batch.input_ids).subspan(begin, length));
-  fill_row(sample.labels, ignored_label, std::span(batch.labels).subspan(begin, length));
+  fill_row(sample.labels, kIgnoredLabel, std::span(batch.labels).subspan(begin, length));
   fill_position_ids(sample, std::span(batch.position_ids).subspan(begin, length));
   batch.lengths.push_back(length_of(sample));
   batch.numbers.push_back(sample.number);
@@ -87,7 +87,7 @@ Batch collate(std::span<const Sample> samples, const CollateOptions& options, Ba
 }
 
 Batch filler_batch(const CollateOptions& options) {
-  const Sample filler{.input_ids = {options.pad_id}, .labels = {ignored_label}, .number = filler_number};
+  const Sample filler{.input_ids = {options.pad_id}, .labels = {kIgnoredLabel}, .number = kFillerNumber};
   return collate(std::span(&filler, 1), options);
 }
 

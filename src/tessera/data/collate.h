@@ -19,7 +19,7 @@ struct CollateOptions {
 /// Pads on the right to the longest sample (then to the multiple or the fixed length). At least one sample. The result takes over the memory of
 /// `spent`, a batch no longer needed.
 Batch collate(std::span<const Sample> samples, const CollateOptions& options, Batch spent = {});
-/// A batch of one row that teaches nothing: one pad token, every label ignored, number `filler_number`.
+/// A batch of one row that teaches nothing: one pad token, every label ignored, number `kFillerNumber`.
 Batch filler_batch(const CollateOptions& options);
 
 }  // namespace tessera::data

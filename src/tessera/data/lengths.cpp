@@ -1,6 +1,6 @@
 #include "tessera/data/lengths.h"
 
-#include "tessera/data/dataset/parallel.h"
+#include "tessera/data/dataset/for_each_index.h"
 
 namespace tessera::data {
 

@@ -7,14 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "tessera/config/sections/data.h"
 #include "tessera/data/dataset/dataset.h"
 
 namespace tessera::data {
 
-enum class PackingStrategy : std::uint8_t {
-  InOrder,   ///< `thd`: documents in the dataset's order; one that does not fit opens the next pack
-  Balanced,  ///< `neat`: documents by descending length, each into the least-filled pack, or a new one where that has no room
-};
+using config::PackingStrategy;
 
 struct PackingOptions {
   std::int64_t size = 0;  ///< tokens of a pack

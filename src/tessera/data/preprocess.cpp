@@ -10,7 +10,7 @@
 #include "tessera/core/terminal.h"
 #include "tessera/core/writable.h"
 #include "tessera/data/dataset/files.h"
-#include "tessera/data/dataset/parallel.h"
+#include "tessera/data/dataset/for_each_index.h"
 #include "tessera/data/dataset/records.h"
 #include "tessera/formats/megatron.h"
 

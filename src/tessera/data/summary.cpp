@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "tessera/core/error.h"
-#include "tessera/data/dataset/parallel.h"
+#include "tessera/data/dataset/for_each_index.h"
 
 namespace tessera::data {
 
@@ -16,7 +16,7 @@ DatasetSummary summarize(const Dataset& dataset, std::int64_t most, int num_thre
   std::vector<Measured> measured(static_cast<std::size_t>(summary.num_measured));
   for_each_index(summary.num_measured, num_threads, "measuring samples", [&](std::int64_t index) {
     const Sample sample = dataset.sample(index * summary.num_samples / summary.num_measured);
-    const auto trained = std::ranges::count_if(sample.labels, [](std::int64_t label) { return label != ignored_label; });
+    const auto trained = std::ranges::count_if(sample.labels, [](std::int64_t label) { return label != kIgnoredLabel; });
     measured[static_cast<std::size_t>(index)] = {std::ssize(sample.input_ids), trained,
                                                  std::max<std::int64_t>(1, std::ssize(sample.document_starts))};
   });
@@ -58,7 +58,7 @@ std::vector<SampleSpan> sample_spans(const Sample& sample, const Tokenizer* toke
   };
   // labels[t] is the token after position t: the last one is not among the inputs.
   for (std::size_t t = 0; t < sample.input_ids.size(); ++t) add_token(sample.input_ids[t], t > 0 && sample.labels[t - 1] == sample.input_ids[t]);
-  if (sample.labels.back() != ignored_label) add_token(sample.labels.back(), true);
+  if (sample.labels.back() != kIgnoredLabel) add_token(sample.labels.back(), true);
   if (decoder) add(decoder->finish(), spans.back().trained);
   return spans;
 }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "tessera/core/error.h"
+#include "tessera/formats/convert.h"
 
 namespace tessera::formats {
 namespace {

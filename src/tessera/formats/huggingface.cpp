@@ -127,12 +127,6 @@ Json read_model_config(const fs::path& directory) {
   return read_object(directory / "config.json");
 }
 
-std::optional<Json> read_generation_config(const fs::path& directory) {
-  const std::optional<fs::path> path = existing_file(directory, "generation_config.json");
-  if (!path) return std::nullopt;
-  return read_object(*path);
-}
-
 std::vector<fs::path> TokenizerFiles::existing() const {
   std::vector<fs::path> paths;
   for (const auto* file : {&tokenizer_json, &tokenizer_config_json, &special_tokens_map_json, &added_tokens_json, &chat_template_jinja, &vocab_json,

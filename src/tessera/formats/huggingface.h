@@ -12,6 +12,7 @@
 
 #include "tessera/core/json.h"
 #include "tessera/formats/safetensors.h"
+#include "tessera/formats/shard_size.h"
 
 /// A model directory as Hugging Face lays it out: config.json, generation_config.json, tokenizer files, and the weights in
 /// model.safetensors or in several shards that model.safetensors.index.json lists.
@@ -19,8 +20,6 @@ namespace tessera::formats {
 
 /// config.json of the directory. UserError when the directory or the file is missing or is not a JSON object.
 Json read_model_config(const std::filesystem::path& directory);
-/// generation_config.json; nullopt when there is none.
-std::optional<Json> read_generation_config(const std::filesystem::path& directory);
 
 /// Paths of the tokenizer's files; nullopt for those the directory lacks.
 struct TokenizerFiles {
@@ -78,8 +77,6 @@ struct ShardPlan {
   std::uint64_t total_size = 0;        ///< bytes of all tensors
   std::uint64_t total_parameters = 0;  ///< elements of all tensors
 };
-
-inline constexpr std::uint64_t kDefaultMaxShardSize = 5'000'000'000;
 
 /// Fills shards in the given order as transformers does: a new shard when the next tensor would pass `max_shard_size`, a tensor larger than that
 /// alone in its own. One shard is "model.safetensors", several are "model-00001-of-0000N.safetensors".

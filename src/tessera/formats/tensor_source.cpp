@@ -9,6 +9,7 @@
 #include "tessera/core/error.h"
 #include "tessera/core/file.h"
 #include "tessera/core/text.h"
+#include "tessera/formats/convert.h"
 #include "tessera/formats/dequantized_source.h"
 #include "tessera/formats/gguf.h"
 #include "tessera/formats/gguf_dequantize.h"
@@ -44,12 +45,6 @@ std::vector<TensorSpec> specs_of(const HuggingFaceDirectory& directory) {
   return specs;
 }
 
-std::vector<TensorSpec> specs_of(const SafetensorsFile& file) {
-  std::vector<TensorSpec> specs;
-  for (const TensorInfo& info : file.tensors()) specs.push_back(info.spec());
-  return specs;
-}
-
 void stream_safetensors(const SafetensorsFile& file, const TensorInfo& info, std::uint64_t first, std::uint64_t count, DType destination,
                         std::span<std::byte> out) {
   stream_elements(file.bytes(info), info.dtype, first, count, destination, out.data(),
@@ -68,19 +63,6 @@ class HuggingFaceSource : public TensorSource {
   }
 
   HuggingFaceDirectory directory_;
-};
-
-class SafetensorsSource : public TensorSource {
- public:
-  explicit SafetensorsSource(SafetensorsFile file) : TensorSource(specs_of(file)), file_(std::move(file)) {}
-  std::string where() const override { return file_.path().string(); }
-
- private:
-  void read_elements(std::size_t tensor, std::uint64_t first, std::uint64_t count, DType destination, std::span<std::byte> out) const override {
-    stream_safetensors(file_, file_.tensors()[tensor], first, count, destination, out);
-  }
-
-  SafetensorsFile file_;
 };
 
 /// The dtype that holds a GGUF tensor's values without loss.
@@ -282,10 +264,6 @@ void TensorSource::read_rows(std::string_view name, std::int64_t first_row, std:
 
 std::unique_ptr<TensorSource> open_huggingface_source(const std::filesystem::path& directory) {
   return dequantize_tensors(std::make_unique<HuggingFaceSource>(HuggingFaceDirectory(directory)));
-}
-
-std::unique_ptr<TensorSource> open_safetensors_source(const std::filesystem::path& file) {
-  return std::make_unique<SafetensorsSource>(SafetensorsFile(file));
 }
 
 std::unique_ptr<TensorSource> open_gguf_source(const std::filesystem::path& file) {

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "tessera/core/dtype.h"
-#include "tessera/formats/convert.h"
 #include "tessera/formats/tensor_spec.h"
 
 namespace tessera::formats {
@@ -56,8 +55,6 @@ class TensorSource {
 
 /// A Hugging Face directory, with its own names; quantised weights as dequantized_source.h shows them.
 std::unique_ptr<TensorSource> open_huggingface_source(const std::filesystem::path& directory);
-/// One safetensors file, with its own names.
-std::unique_ptr<TensorSource> open_safetensors_source(const std::filesystem::path& file);
 /// A GGUF file, dequantised, with GGUF names ("blk.0.attn_q.weight") and row-major shapes ([out, in] for a linear's weight). Every tensor of
 /// a type that cannot be dequantised is named in one UserError. llama's q and k rows are interleaved for rope: see MappedTensor.
 std::unique_ptr<TensorSource> open_gguf_source(const std::filesystem::path& file);

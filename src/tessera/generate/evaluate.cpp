@@ -6,10 +6,11 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
 #include "tessera/comm/values.h"
+#include "tessera/core/clock.h"
+#include "tessera/core/labels.h"
 #include "tessera/data/batch.h"
 #include "tessera/loss/cross_entropy.h"
 
@@ -40,7 +41,7 @@ double loss_of(const model::Decoder& decoder, const model::Inputs& inputs, const
 /// What data-parallel ranks run that have no window left: one token, nothing to predict.
 Row nothing() {
   const at::Tensor zero = at::zeros({1, 1}, at::kLong);
-  return {{zero, zero, {1}, {0}, {}}, at::full({1, 1}, data::ignored_label, at::kLong)};
+  return {{zero, zero, {1}, {0}, {}}, at::full({1, 1}, kIgnoredLabel, at::kLong)};
 }
 
 /// Every num_ranks-th window, beginning with the rank's own; as many for each rank.
@@ -70,7 +71,7 @@ void append_windows(Window ids, std::int64_t sequence_length, std::vector<Window
 }
 
 Evaluation evaluate(const WindowLoss& loss, const std::vector<Window>& windows, std::int64_t num_documents, const EvaluationProgress& progress) {
-  const auto start = std::chrono::steady_clock::now();
+  const Clock::time_point start = Clock::now();
   Evaluation result{.num_documents = num_documents};
   std::int64_t total = 0;
   for (const Window& window : windows) total += std::ssize(window) - 1;
@@ -82,7 +83,7 @@ Evaluation evaluate(const WindowLoss& loss, const std::vector<Window>& windows, 
     if (progress) progress(result.num_tokens, total);
   }
   if (loss.over_ranks) result.sum = loss.over_ranks(result.sum);
-  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  result.seconds = seconds_since(start);
   return result;
 }
 

@@ -4,17 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 
+#include "tessera/core/clock.h"
 #include "tessera/core/error.h"
 #include "tessera/data/vocabulary.h"
 
 namespace tessera::generate {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 void check_prompt(std::span<const data::TokenId> prompt, const model::ModelSpec& spec, std::int64_t max_new_tokens) {
   if (prompt.empty()) throw UserError({"", "the prompt has no tokens", "a generation needs at least one token to continue", "give a prompt"});

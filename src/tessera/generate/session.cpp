@@ -8,6 +8,7 @@
 
 #include "tessera/core/error.h"
 #include "tessera/model/rope.h"
+#include "tessera/parallel/whole_tensors.h"
 
 namespace tessera::generate {
 namespace {

@@ -1,6 +1,7 @@
 #include "tessera/mesh/mesh_context.h"
 
 #include <fmt/format.h>
+#include <array>
 
 #include "tessera/core/error.h"
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "tessera/core/error.h"
+#include "tessera/formats/convert.h"
 
 namespace tessera::model {
 namespace {

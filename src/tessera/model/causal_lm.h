@@ -14,10 +14,10 @@
 namespace tessera::model {
 
 struct CausalLMOptions {
-  std::optional<DType> dtype = {};                                ///< compute dtype; absent: the checkpoint's (fp16 weights compute in fp32)
-  bool trainable = false;                                         ///< masters and gradients are kept
-  std::function<bool(const ParameterSpec&)> frozen = {};          ///< parameters without gradients
-  std::function<bool(const ParameterSpec&)> full_precision = {};  ///< parameters in fp32 whatever the compute dtype (ParameterStore::Options)
+  std::optional<DType> dtype = {};         ///< compute dtype; absent: the checkpoint's (fp16 weights compute in fp32)
+  bool trainable = false;                  ///< masters and gradients are kept
+  ParameterPredicate frozen = {};          ///< parameters without gradients
+  ParameterPredicate full_precision = {};  ///< parameters in fp32 whatever the compute dtype (ParameterStore::Options)
   DecoderOptions decoder = {};
   Placement placement = {};                        ///< what of the weights this rank holds
   std::optional<Placement> expert_placement = {};  ///< and of stacked experts (ParameterStore::Options)

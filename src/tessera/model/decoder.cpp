@@ -4,8 +4,8 @@
 
 #include "tessera/core/error.h"
 #include "tessera/core/random.h"
-#include "tessera/model/activation.h"
 #include "tessera/model/rope_table.h"
+#include "tessera/ops/activation.h"
 #include "tessera/ops/embedding.h"
 #include "tessera/ops/heads.h"
 #include "tessera/ops/norm.h"
@@ -282,9 +282,8 @@ ops::Variable Decoder::routed_feed_forward(ops::Tape& tape, const ops::Variable&
 ops::Variable Decoder::dense_feed_forward(ops::Tape& tape, const ops::Variable& normal, std::size_t layer, std::int64_t num_tokens) const {
   const Block& block = blocks_[layer];
   const ops::Variable projected = seams_.projections->column_linear(tape, normal, num_tokens, *block.gate_up, block.gate_up_bias);
-  const ops::Activation activation = to_ops(spec_.activation);
-  const ops::Variable active = spec_.feed_forward == FeedForwardKind::Gated ? ops::gated_activation(tape, projected, activation)
-                                                                            : ops::plain_activation(tape, projected, activation);
+  const ops::Variable active = spec_.feed_forward == FeedForwardKind::Gated ? ops::gated_activation(tape, projected, spec_.activation)
+                                                                            : ops::plain_activation(tape, projected, spec_.activation);
   return seams_.projections->row_linear(tape, active, *block.down, block.down_bias);
 }
 

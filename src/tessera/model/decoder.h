@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "tessera/config/sections/distributed.h"
 #include "tessera/model/expert_feed_forward.h"
 #include "tessera/model/inputs.h"
 #include "tessera/model/latent_attention.h"
@@ -22,7 +23,7 @@ namespace tessera::model {
 /// Full: a block keeps only its input and runs again in backward. Selective: the attention core (norms of queries and keys, softmax; with latent
 /// attention the projections before it too) runs again, only the outputs of matrix products are kept. None still recomputes the other norms and
 /// activations, which cost next to nothing.
-enum class ActivationCheckpointing { None, Full, Selective };
+using config::ActivationCheckpointing;
 
 struct DecoderOptions {
   ActivationCheckpointing activation_checkpointing = ActivationCheckpointing::None;

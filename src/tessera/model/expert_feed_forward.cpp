@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "tessera/model/activation.h"
+#include "tessera/ops/activation.h"
 #include "tessera/ops/grouped_linear.h"
 #include "tessera/ops/kernel_types.h"
 #include "tessera/ops/linear.h"
@@ -15,20 +15,8 @@
 namespace tessera::model {
 namespace {
 
-ops::RouterScoring to_ops(RouterScoring scoring) {
-  switch (scoring) {
-    case RouterScoring::SoftmaxThenTopK:
-      return ops::RouterScoring::SoftmaxThenTopK;
-    case RouterScoring::TopKThenSoftmax:
-      return ops::RouterScoring::TopKThenSoftmax;
-    case RouterScoring::Sigmoid:
-      return ops::RouterScoring::Sigmoid;
-  }
-  TESSERA_ASSERT(false, "no such scoring");
-}
-
 ops::RouterOptions router_options(const ExpertsSpec& experts) {
-  return {.scoring = to_ops(experts.scoring),
+  return {.scoring = experts.scoring,
           .num_choices = experts.experts_per_token,
           .normalize = experts.normalize,
           .scale = experts.scale,
@@ -57,12 +45,12 @@ double balance_loss(ops::Tape& tape, const ops::Variable& logits_NE, const at::T
   const bool by_sequence = call.options.balance_scope == BalanceScope::Sequence;
   const at::Tensor group_N = by_sequence ? call.row_N : call.row_N.clamp_max(0);
   const std::int64_t num_groups = by_sequence ? call.num_rows : 1;
-  ops::ExpertLoads loads = ops::expert_loads(logits_NE.value, chosen_NK, group_N, num_groups, to_ops(experts.scoring));
+  ops::ExpertLoads loads = ops::expert_loads(logits_NE.value, chosen_NK, group_N, num_groups, experts.scoring);
   const at::Tensor own_tokens_G = loads.tokens_G.clone();
   const SumOverRanks& sum = by_sequence ? call.sum_over_sequence : call.sum_over_microbatch;
   if (sum)
     for (const at::Tensor& part : {loads.choices_GE, loads.scores_GE, loads.tokens_G}) sum(part);
-  ops::add_balance_gradient(tape, logits_NE, group_N, loads, experts.experts_per_token, to_ops(experts.scoring),
+  ops::add_balance_gradient(tape, logits_NE, group_N, loads, experts.experts_per_token, experts.scoring,
                             call.options.balance_loss * call.gradient_scale);
   return (ops::balance_losses(loads, experts.experts_per_token) * own_tokens_G).sum().item<double>();
 }
@@ -106,7 +94,7 @@ Routing route(ops::Tape& tape, const ops::Variable& tokens_ND, const ExpertsSpec
 
 ops::Variable shared_expert(ops::Tape& tape, const ops::Variable& tokens_ND, const ModelSpec& spec, const ExpertWeights& weights) {
   const ops::Variable projected = ops::linear(tape, tokens_ND, *weights.shared_gate_up);
-  const ops::Variable active = ops::gated_activation(tape, projected, to_ops(spec.activation));
+  const ops::Variable active = ops::gated_activation(tape, projected, spec.activation);
   const ops::Variable output = ops::linear(tape, active, *weights.shared_down);
   if (weights.shared_gate == nullptr) return output;
   return ops::sigmoid_gate(tape, output, ops::linear(tape, tokens_ND, *weights.shared_gate));
@@ -117,8 +105,8 @@ Experts experts_of(const ModelSpec& spec, const ExpertWeights& weights) {
   return [&spec, &weights](ops::Tape& tape, const ops::Variable& rows_RD, const std::vector<std::int64_t>& rows_per_expert) {
     const ops::Variable projected = ops::grouped_linear(tape, rows_RD, *weights.gate_up, weights.gate_up_bias, rows_per_expert);
     const std::optional<double> limit = spec.experts->limit;
-    const ops::Variable active = limit ? ops::limited_gated_activation(tape, projected, spec.experts->alpha, *limit)
-                                       : ops::gated_activation(tape, projected, to_ops(spec.activation));
+    const ops::Variable active =
+        limit ? ops::limited_gated_activation(tape, projected, spec.experts->alpha, *limit) : ops::gated_activation(tape, projected, spec.activation);
     return ops::grouped_linear(tape, active, *weights.down, weights.down_bias, rows_per_expert);
   };
 }

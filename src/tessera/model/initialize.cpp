@@ -7,6 +7,8 @@
 #include <array>
 #include <cmath>
 #include <numbers>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "tessera/core/random.h"
@@ -91,10 +93,6 @@ void fill_constants(const ParameterStore& store) {
 }
 
 }  // namespace
-
-void normal_values(std::uint64_t seed, const std::string& tensor, std::uint64_t first, std::span<float> out) {
-  fill_normal(tensor_key(seed, tensor), first, 1.0F, out);
-}
 
 void initialize_weights(ParameterStore& store, std::uint64_t seed) {
   fill_constants(store);

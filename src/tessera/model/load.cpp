@@ -15,6 +15,7 @@
 #include "tessera/core/error.h"
 #include "tessera/core/terminal.h"
 #include "tessera/core/text.h"
+#include "tessera/formats/convert.h"
 #include "tessera/model/flat_memory.h"
 #include "tessera/ops/cpu/parallel.h"
 

@@ -3,7 +3,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -50,11 +49,11 @@ struct FlatBuffer {
 class ParameterStore {
  public:
   struct Options {
-    DType compute_dtype = DType::F32;                               ///< F32, BF16, or F64 (reference runs)
-    bool trainable = true;                                          ///< false: no gradients, no masters (inference keeps only the compute weights)
-    std::function<bool(const ParameterSpec&)> frozen;               ///< parameters without gradients
-    std::function<bool(const ParameterSpec&)> full_precision = {};  ///< those whose masters are what is computed with
-    Placement placement = {};                                       ///< what of it this rank holds
+    DType compute_dtype = DType::F32;                ///< F32, BF16, or F64 (reference runs)
+    bool trainable = true;                           ///< false: no gradients, no masters (inference keeps only the compute weights)
+    ParameterPredicate frozen;                       ///< parameters without gradients
+    ParameterPredicate full_precision = {};          ///< those whose masters are what is computed with
+    Placement placement = {};                        ///< what of it this rank holds
     std::optional<Placement> expert_placement = {};  ///< what of stacked experts, where they lie over other ranks; they then have own buffers
     /// Matrices of an fp32 store without gradients that stay in bf16: half the memory, and the same results where bf16 holds them exactly.
     std::set<std::string> kept_in_bfloat16 = {};

@@ -44,7 +44,7 @@ class TableBuilder {
     if (table_.tied_head) table_.tied_head_tensor = names_.head + ".weight";
     table_.base_prefix = names_.base_prefix;
     for (std::int64_t extra = 0; extra < spec_.num_prediction_layers; ++extra)
-      table_.unused_prefixes.push_back(fmt::format("model.layers.{}.", spec_.num_layers() + extra));
+      table_.unused_prefixes.push_back(fmt::format("{}layers.{}.", names_.base_prefix, spec_.num_layers() + extra));
     return std::move(table_);
   }
 

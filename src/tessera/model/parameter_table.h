@@ -1,11 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "tessera/core/dtype.h"
 #include "tessera/model/spec.h"
 
 namespace tessera::model {
@@ -104,6 +104,7 @@ struct ParameterTable {
   std::int64_t num_elements() const;
   const ParameterSpec& find(const std::string& name) const;
 };
+using ParameterPredicate = std::function<bool(const ParameterSpec&)>;
 
 ParameterTable parameter_table(const ModelSpec& spec);
 

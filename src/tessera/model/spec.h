@@ -6,22 +6,23 @@
 #include <vector>
 
 #include "tessera/core/dtype.h"
+#include "tessera/ops/cpu/activations.h"
+#include "tessera/ops/router_scoring.h"
 
 namespace tessera::model {
+
+using ops::RouterScoring;
+using ops::cpu::Activation;
 
 enum class NormKind { Rms, Layer };
 /// Where a block normalises: before attention and feed-forward (llama), after them on the branch (olmo2), or both (gemma2).
 enum class NormPlacement { Pre, Post, Sandwich };
 /// Normalisation of queries and keys: none, over each head (qwen3, gemma3), or over the whole projection (olmo2).
 enum class QueryKeyNorm { None, Head, Projection };
-enum class Activation { Silu, GeluTanh, GeluErf, Relu };
 enum class FeedForwardKind { Gated, Plain };
 enum class PositionKind { Rope, Learned };
 /// How rotary frequencies are scaled; the names are Hugging Face's rope_type.
 enum class RopeKind { Default, Linear, Dynamic, Yarn, Longrope, Llama3 };
-
-/// How a router scores experts; see ops/router.h.
-enum class RouterScoring { SoftmaxThenTopK, TopKThenSoftmax, Sigmoid };
 
 /// One set of rotary frequencies (gemma3 has two: one for sliding, one for full attention).
 struct RopeSpec {

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "tessera/model/activation_memory.h"
-
 namespace tessera::model {
 namespace {
 
@@ -17,18 +15,6 @@ double mean_visible(const LayerSpec& layer, std::int64_t sequence_length) {
 std::int64_t share(std::int64_t elements, std::int64_t num_ranks) { return (elements + num_ranks - 1) / num_ranks; }
 
 }  // namespace
-
-ParameterCount count_parameters(const ParameterTable& table) {
-  ParameterCount count;
-  for (const ParameterSpec& parameter : table.parameters) {
-    const std::int64_t elements = parameter.num_elements();
-    count.total += elements;
-    if (parameter.layer >= 0) count.blocks += elements;
-    if (parameter.role == Role::Embedding || parameter.role == Role::PositionEmbedding) count.embedding += elements;
-    if (parameter.role == Role::Head) count.head += elements;
-  }
-  return count;
-}
 
 double flops_per_token(const ModelSpec& spec, std::int64_t sequence_length) {
   double matrices = static_cast<double>(spec.vocab_size) * static_cast<double>(spec.hidden_size);
@@ -50,12 +36,6 @@ MemoryEstimate estimate_state(std::int64_t elements, const MemoryRequest& reques
   estimate.weights = share(elements, sharding.weights) * compute + (compute == master ? 0 : share(trained, sharding.optimizer) * master);
   estimate.gradients = share(trained, sharding.gradients) * master;
   estimate.optimizer = 2 * share(trained, sharding.optimizer) * master;
-  return estimate;
-}
-
-MemoryEstimate estimate_memory(const ModelSpec& spec, const MemoryRequest& request) {
-  MemoryEstimate estimate = estimate_state(parameter_table(spec).num_elements(), request);
-  estimate.activations = activation_bytes(spec, request).most();
   return estimate;
 }
 

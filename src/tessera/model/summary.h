@@ -10,14 +10,6 @@
 /// Sizes and costs of a model as plain numbers, computed without a tensor.
 namespace tessera::model {
 
-struct ParameterCount {
-  std::int64_t total = 0;      ///< a tied head counts once
-  std::int64_t embedding = 0;  ///< token and position embeddings
-  std::int64_t blocks = 0;
-  std::int64_t head = 0;  ///< an untied head; the final norm is in total alone
-};
-ParameterCount count_parameters(const ParameterTable& table);
-
 /// Floating-point operations of one token's forward and backward pass: 6 × the elements of every matrix it is multiplied by (the head included, tied
 /// or not; embedding lookups not; of stacked experts its own k of E) + 6 × heads × (head_dim + value_dim) × positions seen on average, over all
 /// layers (PaLM, arXiv 2204.02311, appendix B; causal, so half the length without a sliding window).
@@ -41,7 +33,8 @@ struct MemoryRequest {
   StateSharding sharding = {};
 };
 
-/// Bytes in one process (rank), at the most. Shards are counted as equal; the largest is larger by less than a row of each parameter.
+/// Bytes in one process (rank), at the most; train/memory_plan.h fills all of it. Shards are counted as equal; the largest is larger by less than a
+/// row of each parameter.
 struct MemoryEstimate {
   std::int64_t weights = 0;  ///< compute weights, and masters where they are other tensors
   std::int64_t gradients = 0;
@@ -55,7 +48,5 @@ struct MemoryEstimate {
 };
 /// Weights, gradients and moments of a rank that has `elements`, before they are sharded; no activations.
 MemoryEstimate estimate_state(std::int64_t elements, const MemoryRequest& request);
-/// Without what the engine gathers and sends and what saving copies: parallel/data/transient_memory.h, and train/memory_plan.h for all together.
-MemoryEstimate estimate_memory(const ModelSpec& spec, const MemoryRequest& request);
 
 }  // namespace tessera::model

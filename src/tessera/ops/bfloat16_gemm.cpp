@@ -5,9 +5,9 @@
 #include <ATen/ops/ones.h>
 
 #include <algorithm>
-#include <chrono>
 #include <limits>
 
+#include "tessera/core/clock.h"
 #include "tessera/ops/cpu/elementwise.h"
 #include "tessera/ops/kernel_types.h"
 
@@ -28,9 +28,9 @@ double probe_seconds(at::ScalarType type) {
   at::Tensor c = at::mm(a, a);
   double best = std::numeric_limits<double>::max();
   for (int i = 0; i < kProbeRepetitions; ++i) {
-    const auto start = std::chrono::steady_clock::now();
+    const Clock::time_point start = Clock::now();
     at::mm_out(c, a, a);
-    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    best = std::min(best, seconds_since(start));
   }
   return best;
 }

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tessera/core/labels.h"
 #include "tessera/ops/cpu/cross_entropy.h"
 #include "tessera/ops/kernel_types.h"
 #include "tessera/ops/linear.h"
@@ -147,7 +148,7 @@ std::int64_t loss_chunk_rows(std::int64_t rows, std::int64_t vocabulary) {
 
 LossSum linear_cross_entropy(Tape& tape, const Variable& hidden_ND, Parameter& weight, const LogitsOptions& options, const at::Tensor& labels_N,
                              double gradient_scale, const VocabularySlice* slice) {
-  const at::Tensor valid = at::nonzero(labels_N.ne(-100)).squeeze(1);
+  const at::Tensor valid = at::nonzero(labels_N.ne(kIgnoredLabel)).squeeze(1);
   const std::int64_t count = valid.size(0);
   const bool all = count == labels_N.size(0);
   const at::Tensor hidden = (all ? hidden_ND.value : at::index_select(hidden_ND.value, 0, valid)).to(weight.compute_type());

@@ -127,7 +127,7 @@ Variable rows_from_places(Tape& tape, const Variable& input_PD, const Variable* 
   tape.record([routed, factors, shape = weights->value.sizes().vec(), saved = input_PD.save(), slot = input_PD.gradient,
                weights_slot = weights->gradient, out = output.gradient] {
     if (out->empty()) return;
-    at::Tensor dots = at::zeros({routed.num_pairs()}, factors.options());
+    at::Tensor dots = at::zeros({routed.place.size(0)}, factors.options());
     const at::Tensor gradient_PD = to_places(out->take(), factors, routed, saved.get(), dots);
     if (weights_slot != nullptr) weights_slot->add_owned(dots.view(shape));
     if (slot != nullptr) slot->add_owned(gradient_PD);

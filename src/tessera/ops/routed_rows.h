@@ -21,7 +21,6 @@ struct RoutedRows {
 
   std::int64_t num_rows() const { return start_N1.size(0) - 1; }
   std::int64_t num_places() const { return row_P.size(0); }
-  std::int64_t num_pairs() const { return place.size(0); }
 };
 
 /// `group_of_pair`: of the pairs of all N rows one after another, num_pairs_of_row of each; pairs with a group outside [0, num_groups) go nowhere.

@@ -5,17 +5,12 @@
 #include <cstdint>
 
 #include "tessera/ops/parameter.h"
+#include "tessera/ops/router_scoring.h"
 #include "tessera/ops/tape.h"
 
 /// The choice of experts by a linear router, in a wider dtype than the tokens' (fp32 for half-width tokens, else fp64): small differences between
 /// logits decide, and the product is a small one.
 namespace tessera::ops {
-
-enum class RouterScoring {
-  SoftmaxThenTopK,  ///< scores are a softmax over all experts (mixtral, qwen)
-  TopKThenSoftmax,  ///< scores are the logits; weights a softmax over the chosen ones (gpt_oss)
-  Sigmoid,          ///< each expert's score by itself (DeepSeek-V3, arXiv 2412.19437)
-};
 
 struct RouterOptions {
   RouterScoring scoring = RouterScoring::SoftmaxThenTopK;

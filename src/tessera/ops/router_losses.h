@@ -2,7 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "tessera/ops/router.h"
+#include "tessera/ops/router_scoring.h"
 #include "tessera/ops/tape.h"
 
 /// Losses that keep experts busy. They have no output: their gradient joins that of the router's logits, and their values are for logs.

@@ -51,7 +51,6 @@ struct Variable {
   std::shared_ptr<GradientSlot> gradient;
   std::function<at::Tensor()> rebuild;  ///< set by operators whose output is cheap to compute again
 
-  bool needs_gradient() const { return gradient != nullptr; }
   Saved save() const { return rebuild ? Saved(rebuild) : Saved(value); }
 };
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
 #include "tessera/ops/cpu/elementwise.h"
 
@@ -35,8 +34,6 @@ double sum_of_squared_gradients(const model::ParameterStore& store) {
   }
   return sum;
 }
-
-double gradient_norm(const model::ParameterStore& store) { return std::sqrt(sum_of_squared_gradients(store)); }
 
 double clip_coefficient(double norm, std::optional<double> max_norm) { return max_norm ? std::min(1.0, *max_norm / (norm + 1e-6)) : 1.0; }
 

@@ -9,10 +9,8 @@
 namespace tessera::optim {
 
 /// Sum of the squares of every gradient this rank owns: elements squared and added in fp64, in a fixed order. Ranks that own different elements add
-/// theirs.
+/// theirs; the square root of all is the norm over all parameters as one vector.
 double sum_of_squared_gradients(const model::ParameterStore& store);
-/// sqrt of it: the norm over all parameters as one vector, where one rank owns them all.
-double gradient_norm(const model::ParameterStore& store);
 
 /// What torch.nn.utils.clip_grad_norm_ multiplies gradients by: min(1, max_norm / (norm + 1e-6)); 1 without a max_norm.
 double clip_coefficient(double norm, std::optional<double> max_norm);

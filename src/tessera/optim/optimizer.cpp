@@ -2,9 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
-#include <functional>
 #include <numeric>
 #include <optional>
 #include <regex>
@@ -60,10 +58,10 @@ struct AdamTensors {
 };
 
 // torch.optim's own sequence of operations, for any device and dtype.
-void adam_step_composite(AdamTensors tensors, AdamKind kind, const AdamOptions& options, const StepOptions& step, std::int64_t num_steps) {
+void adam_step_composite(AdamTensors tensors, OptimizerKind kind, const AdamOptions& options, const StepOptions& step, std::int64_t num_steps) {
   const auto [beta1, beta2] = std::pair(options.betas[0], options.betas[1]);
   at::Tensor gradient = step.gradient_scale == 1.0 ? tensors.gradient : tensors.gradient * step.gradient_scale;
-  if (kind == AdamKind::AdamW)
+  if (kind == OptimizerKind::AdamW)
     tensors.parameter.mul_(1.0 - step.learning_rate * step.weight_decay);
   else if (step.weight_decay != 0.0)
     gradient = gradient.add(tensors.parameter, step.weight_decay);
@@ -146,23 +144,10 @@ void Optimizer::step_segment(const Segment& segment, const StepOptions& options)
   args.beta2 = options_.betas[1];
   args.epsilon = options_.epsilon;
   args.weight_decay = options.weight_decay;
-  args.decoupled = options_.kind == AdamKind::AdamW;
+  args.decoupled = options_.kind == OptimizerKind::AdamW;
   args.gradient_scale = options.gradient_scale;
   args.step = num_steps_;
   ops::cpu::adam_step(args);
-}
-
-Moments Optimizer::moments_of(std::size_t parameter) const {
-  for (std::size_t b = 0; b < moments_.size(); ++b) {
-    for (const model::FlatRange& range : store_.buffers()[b].ranges) {
-      if (range.parameter != parameter) continue;
-      if (!moments_[b].first.defined()) return {};
-      const std::vector<std::int64_t>& shape = store_.table().parameters[parameter].shape;
-      const auto view = [&](const at::Tensor& tensor) { return tensor.narrow(0, range.begin, range.size).view(shape); };
-      return {view(moments_[b].first), view(moments_[b].second)};
-    }
-  }
-  return {};
 }
 
 }  // namespace tessera::optim

@@ -7,14 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "tessera/config/sections/training.h"
 #include "tessera/model/parameter_store.h"
 
 namespace tessera::optim {
 
-enum class AdamKind : std::uint8_t {
-  AdamW,  ///< decoupled weight decay (Loshchilov and Hutter 2019), as torch.optim.AdamW
-  Adam,   ///< weight decay added to the gradient (L2), as torch.optim.Adam
-};
+using config::OptimizerKind;
 
 /// What one parameter's learning rate and weight decay are multiplied by.
 struct Multipliers {
@@ -38,7 +36,7 @@ struct GroupOptions {
 };
 
 struct AdamOptions {
-  AdamKind kind = AdamKind::AdamW;
+  OptimizerKind kind = OptimizerKind::AdamW;
   std::array<double, 2> betas = {0.9, 0.999};
   double epsilon = 1e-8;
   GroupOptions groups = {};
@@ -75,8 +73,6 @@ class Optimizer {
   const AdamOptions& options() const { return options_; }
   /// One per buffer of the store.
   const std::vector<Moments>& moments() const { return moments_; }
-  /// Views of one parameter's moments in its local shape; undefined when it is frozen. The parameter must be held whole.
-  Moments moments_of(std::size_t parameter) const;
   /// Patterns that no parameter's name matched, for a warning.
   const std::vector<std::string>& unmatched_patterns() const { return unmatched_patterns_; }
 

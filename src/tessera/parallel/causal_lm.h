@@ -1,9 +1,7 @@
 #pragma once
 
 #include <filesystem>
-#include <map>
 #include <memory>
-#include <string>
 
 #include "tessera/model/causal_lm.h"
 #include "tessera/parallel/context/split.h"
@@ -35,12 +33,5 @@ struct CausalLM {
   static CausalLM from_config(const model::ModelSpec& spec, std::uint64_t seed, const DistributedSetup& setup, model::CausalLMOptions options,
                               std::int64_t num_microbatches = 1);
 };
-
-/// Logits of all tokens of a microbatch, [B · T, V]; not recorded. For verification. Every rank calls it.
-at::Tensor whole_logits(const CausalLM& model, const model::Inputs& inputs);
-/// Every checkpoint tensor whole, by name: its gradient after a step's gradients are complete (frozen ones left out), or its master weights. For
-/// verification. Every rank calls them.
-std::map<std::string, at::Tensor> whole_gradients(const CausalLM& model);
-std::map<std::string, at::Tensor> whole_weights(const CausalLM& model);
 
 }  // namespace tessera::parallel

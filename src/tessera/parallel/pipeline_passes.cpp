@@ -57,7 +57,7 @@ at::Tensor PipelinePasses::logits(const ContextShare& microbatch) {
 
 void PipelinePasses::forward_only(PassOptions options) {
   options.mode = ops::Tape::Mode::Inference;
-  const pipeline::Placement& placement = plan_.stages.placement;
+  const pipeline::StagePlacement& placement = plan_.stages.placement;
   const auto schedule = pipeline::forward_schedule(placement, static_cast<int>(options.microbatches.size()));
   run(pipeline::lower(schedule, placement)[static_cast<std::size_t>(channels_.activations.rank())], options);
 }

@@ -3,29 +3,15 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "tessera/model/families/families.h"
 #include "tessera/model/parameter_table.h"
 
 namespace tessera::parallel {
-namespace {
-
-bool has_stages(const model::ModelSpec& spec) {
-  const model::Family* family = model::find_family(spec.model_type);
-  return family != nullptr && family->stages == model::StagePlan::Units;
-}
-
-}  // namespace
 
 std::optional<PipelinePlan> plan_pipeline(const config::Distributed& distributed, const model::ModelSpec& spec, int num_microbatches,
                                           const config::Locate& locate, ProblemList& problems) {
   const std::int64_t num_ranks = distributed.sizes.pp_size;
   if (num_ranks == 1) return std::nullopt;
   const auto at = [&](std::string_view key) { return locate ? locate(key) : std::string(); };
-  if (!has_stages(spec)) {
-    problems.add({at("distributed.pp_size"), fmt::format("distributed.pp_size: {} with a {} model", num_ranks, spec.model_type),
-                  "a model family declares how it is cut into stages; this one does not", "use 1"});
-    return std::nullopt;
-  }
   const config::Pipeline pipeline = distributed.pipeline.value_or(config::Pipeline{});
   const auto stages = pipeline::plan_stages(pipeline, static_cast<int>(num_ranks), model::parameter_table(spec), at, problems);
   if (!stages) return std::nullopt;

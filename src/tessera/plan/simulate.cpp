@@ -42,7 +42,7 @@ int num_microbatches_of(const pipeline::Schedule& schedule) {
 
 class Simulator {
  public:
-  Simulator(const pipeline::Schedule& schedule, const pipeline::Placement& placement, const Costs& costs)
+  Simulator(const pipeline::Schedule& schedule, const pipeline::StagePlacement& placement, const Costs& costs)
       : schedule_(schedule),
         placement_(placement),
         costs_(costs),
@@ -211,7 +211,7 @@ class Simulator {
   }
 
   const pipeline::Schedule& schedule_;
-  const pipeline::Placement& placement_;
+  const pipeline::StagePlacement& placement_;
   const Costs costs_;
   std::size_t num_ranks_;
   int num_microbatches_;
@@ -243,7 +243,7 @@ int Simulation::peak_activations() const {
   return most;
 }
 
-Simulation simulate(const pipeline::Schedule& lowered, const pipeline::Placement& placement, const Costs& costs) {
+Simulation simulate(const pipeline::Schedule& lowered, const pipeline::StagePlacement& placement, const Costs& costs) {
   return Simulator(lowered, placement, costs).run();
 }
 

@@ -50,6 +50,6 @@ struct Simulation {
 /// which actions run in the end does not depend on how long any of them takes: when all run here, all run always. UserError that names, for each rank
 /// that is stuck, the action and what it waits for; likewise when a receive would take another message than the one it is for, or a message is never
 /// taken.
-Simulation simulate(const pipeline::Schedule& lowered, const pipeline::Placement& placement, const Costs& costs = {});
+Simulation simulate(const pipeline::Schedule& lowered, const pipeline::StagePlacement& placement, const Costs& costs = {});
 
 }  // namespace tessera::plan

@@ -8,6 +8,7 @@
 #include "tessera/checkpoint/directory.h"
 #include "tessera/checkpoint/manifest.h"
 #include "tessera/config/hub.h"
+#include "tessera/config/interpolate.h"
 #include "tessera/core/writable.h"
 #include "tessera/formats/tensor_source.h"
 #include "tessera/mesh/mesh_sizes.h"
@@ -16,9 +17,9 @@
 #include "tessera/parallel/pipeline/lowering.h"
 #include "tessera/parallel/tensor/plan.h"
 #include "tessera/plan/simulate.h"
+#include "tessera/train/lr_schedule.h"
 #include "tessera/train/restore_point.h"
 #include "tessera/train/routing.h"
-#include "tessera/train/schedule.h"
 
 namespace tessera::train {
 namespace {
@@ -79,7 +80,7 @@ std::optional<parallel::PipelinePlan> examine_pipeline(const config::LoadedRecip
   return pipeline;
 }
 
-bool is_listed_as_absent(const config::Model& model, const config::Environment& environment) {
+bool is_listed_as_absent(const config::Model& model, const Environment& environment) {
   return !model.path.empty() && !config::find_on_disk(model.path, environment);
 }
 
@@ -91,8 +92,7 @@ void check_weights_on_disk(const ModelPlan& plan) {
 /// Random tokens are embedded like any other.
 void check_random_tokens(const config::LoadedRecipe& loaded, const model::ModelSpec& spec, ProblemList& problems) {
   const auto check = [&](const std::string& section, const config::Dataset& dataset) {
-    const bool random = dataset.kind == config::DatasetKind::MockIterable || dataset.kind == config::DatasetKind::MockUnpacked ||
-                        dataset.kind == config::DatasetKind::MockPacked;
+    const bool random = config::is_mock(dataset.kind);
     if (!random || !loaded.is_read(section) || dataset.vocab_size <= spec.vocab_size) return;
     const std::string key = section + ".vocab_size";
     problems.add({config::where(loaded.tree, key),
@@ -137,7 +137,7 @@ void check_schedule(const config::LoadedRecipe& loaded, ProblemList& problems) {
   for (const char* section : {"lr_scheduler", "optimizer", "step_scheduler", "dataset", "packed_sequence"})
     if (!loaded.is_read(section)) return;
   constexpr std::int64_t endless = std::int64_t{1} << 60;
-  make_schedule(loaded, most_steps(loaded.recipe).value_or(endless), problems);
+  make_lr_schedule(loaded, most_steps(loaded.recipe).value_or(endless), problems);
 }
 
 /// That what the run writes can be written; nothing is created.
@@ -177,7 +177,7 @@ void check_restore_point(const config::LoadedRecipe& loaded, const std::optional
 /// One recipe on so many ranks: each step needs sections that were read without mistakes, and does not run without them.
 class Examiner {
  public:
-  Examiner(const config::LoadedRecipe& loaded, const config::Environment& environment, std::int64_t world_size, std::int64_t rank)
+  Examiner(const config::LoadedRecipe& loaded, const Environment& environment, std::int64_t world_size, std::int64_t rank)
       : loaded_(loaded),
         recipe_(loaded.recipe),
         environment_(environment),
@@ -236,7 +236,7 @@ class Examiner {
 
   const config::LoadedRecipe& loaded_;
   const config::Recipe& recipe_;
-  const config::Environment& environment_;
+  const Environment& environment_;
   std::int64_t world_size_;
   std::int64_t rank_;
   bool splits_known_;
@@ -247,7 +247,7 @@ class Examiner {
 
 }  // namespace
 
-Examination examine(const config::LoadedRecipe& recipe, const config::Environment& environment, std::int64_t world_size, std::int64_t rank) {
+Examination examine(const config::LoadedRecipe& recipe, const Environment& environment, std::int64_t world_size, std::int64_t rank) {
   return Examiner(recipe, environment, world_size, rank)();
 }
 

@@ -8,7 +8,7 @@
 #include "tessera/core/error.h"
 #include "tessera/mesh/mesh_context.h"
 #include "tessera/parallel/pipeline_plan.h"
-#include "tessera/train/objects.h"
+#include "tessera/train/model_plan.h"
 
 namespace tessera::train {
 
@@ -21,7 +21,7 @@ struct Examination {
 };
 /// In its problems, what environment variables put into the recipe is shown as it is written there. Only rank 0 looks for checkpoints: it keeps their
 /// directory, and what it cannot begin from no other can.
-Examination examine(const config::LoadedRecipe& recipe, const config::Environment& environment, std::int64_t world_size, std::int64_t rank = 0);
+Examination examine(const config::LoadedRecipe& recipe, const Environment& environment, std::int64_t world_size, std::int64_t rank = 0);
 
 /// Rows of a microbatch where a data-parallel rank takes `local_batch_size` of them at a time: all of them; in a pipeline pp_microbatch_size, if that
 /// divides them.

@@ -3,7 +3,6 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
-#include <functional>
 
 #include "tessera/model/activation_memory.h"
 #include "tessera/ops/bfloat16_gemm.h"
@@ -34,7 +33,7 @@ struct Run {
   parallel::DataParallelPolicy policy;
   model::Placement placement;
   std::optional<model::Placement> expert_placement;
-  std::function<bool(const model::ParameterSpec&)> full_precision, frozen;
+  model::ParameterPredicate full_precision, frozen;
   std::int64_t num_microbatches = 1;
   bool saves_in_background = false;
 };
@@ -53,7 +52,7 @@ std::int64_t staging(model::MemoryRequest request, const model::Placement& place
   return state.weights + state.optimizer;
 }
 
-std::int64_t trained_elements(const model::ParameterTable& table, const std::function<bool(const model::ParameterSpec&)>& frozen) {
+std::int64_t trained_elements(const model::ParameterTable& table, const model::ParameterPredicate& frozen) {
   std::int64_t elements = 0;
   for (const model::ParameterSpec& parameter : table.parameters)
     if (!frozen || !frozen(parameter)) elements += parameter.num_elements();
@@ -149,7 +148,7 @@ std::vector<model::MemoryEstimate> memory_plan(const config::Recipe& recipe, con
   run.request = {.compute_dtype = compute,
                  .num_rows = num_rows,
                  .length = (length + mesh.cp - 1) / mesh.cp,
-                 .activation_checkpointing = to_model(recipe.distributed.activation_checkpointing),
+                 .activation_checkpointing = recipe.distributed.activation_checkpointing,
                  .bfloat16_gemm = ops::has_bfloat16_gemm(at::empty({0}, at::kBFloat16)),
                  .sharding = {}};
   const model::ParameterTable table = parallel::expert_parallel_table(model::parameter_table(run.spec), {.size = mesh.ep});

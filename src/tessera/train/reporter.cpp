@@ -13,7 +13,7 @@ namespace tessera::train {
 
 Reporter::Reporter(const config::Recipe& recipe, bool speaks, std::int64_t first_step, std::int64_t total_steps)
     : speaks_(speaks),
-      says_lines_(speaks && recipe.logging.level == config::LogLevel::Info),
+      says_lines_(speaks && recipe.logging.level == log::Level::Info),
       tensorboard_every_(recipe.step_scheduler.log_remote_every_steps) {
   if (!speaks_) return;
   bar_.emplace("training", static_cast<std::uint64_t>(total_steps));

@@ -23,10 +23,10 @@
 #include "tessera/formats/tensor_source.h"
 #include "tessera/model/load.h"
 #include "tessera/model/summary.h"
-#include "tessera/train/layout.h"
+#include "tessera/train/matmul_peak.h"
 #include "tessera/train/objects.h"
-#include "tessera/train/peak.h"
 #include "tessera/train/reporter.h"
+#include "tessera/train/reshard_layout.h"
 #include "tessera/train/restore_point.h"
 #include "tessera/train/routing_metrics.h"
 #include "tessera/train/step.h"
@@ -44,7 +44,7 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 class Run {
  public:
   /// `trace` may be null and must outlive the run.
-  Run(const config::LoadedRecipe& loaded, const config::Environment& environment, comm::Backend& backend, Trace* trace)
+  Run(const config::LoadedRecipe& loaded, const Environment& environment, comm::Backend& backend, Trace* trace)
       : loaded_(loaded),
         recipe_(loaded.recipe),
         start_(Clock::now()),
@@ -87,10 +87,10 @@ class Run {
     comm::Communicator& world = objects_.setup.world();
     // A group of its own: saves in the background talk while training does.
     checkpoint_group_ = backend_.communicator(world.members(), "checkpoint");
-    directory_.emplace(*operations_, options.checkpoint_dir,
-                       checkpoint::DirectoryOptions{.max_shard_size = static_cast<std::uint64_t>(options.max_shard_size_bytes),
-                                                    .max_recent_checkpoints = options.max_recent_checkpoints},
-                       *checkpoint_group_);
+    directory_.emplace(
+        *operations_, options.checkpoint_dir,
+        checkpoint::DirectoryOptions{.max_shard_size = options.max_shard_size, .max_recent_checkpoints = options.max_recent_checkpoints},
+        *checkpoint_group_);
     if (const RestorePoint point = agree_on_restore_point(options, world); !point.path.empty()) {
       comm::together(world, [&] { restore(point); });
       objects_.model.engine->weights_loaded();
@@ -106,12 +106,9 @@ class Run {
       log::note("restored the weights of {}", path.string());
       return;
     }
-    const checkpoint::Verify verify = options.verify == config::CheckpointVerify::Full  ? checkpoint::Verify::Full
-                                      : options.verify == config::CheckpointVerify::Off ? checkpoint::Verify::Off
-                                                                                        : checkpoint::Verify::Sizes;
     const checkpoint::TrainingState state = checkpoint::restore(
         path, objects_.signature, *objects_.model.model.store, point.weights_alone ? nullptr : objects_.optimizer.get(),
-        {.verify = verify, .restore_optimizer = !point.weights_alone, .rank = checkpoint_group_->rank(), .num_ranks = checkpoint_group_->size()});
+        {.verify = options.verify, .restore_optimizer = !point.weights_alone, .rank = checkpoint_group_->rank(), .num_ranks = checkpoint_group_->size()});
     log::note("restored {}", path.string());
     if (!point.weights_alone) continue_from(state, path);  // else a new run from these weights
   }
@@ -348,7 +345,7 @@ class Run {
 
 }  // namespace
 
-RunSummary train(const config::LoadedRecipe& recipe, const config::Environment& environment, comm::Backend& backend,
+RunSummary train(const config::LoadedRecipe& recipe, const Environment& environment, comm::Backend& backend,
                  const std::optional<std::filesystem::path>& trace) {
   keep_freed_memory();
   if (!trace) return Run(recipe, environment, backend, nullptr)();

@@ -1,9 +1,7 @@
 #pragma once
 
 #include <filesystem>
-#include <functional>
 #include <optional>
-#include <string>
 
 #include "tessera/comm/communicator.h"
 #include "tessera/config/recipe.h"
@@ -30,7 +28,7 @@ struct RunSummary {
 ///
 /// Every rank of the backend calls it and gets the same summary (memory is this rank's); only rank 0 writes log lines and metrics.
 /// `trace`: also record what every rank computes and communicates, and write it there at the end (trace.h).
-RunSummary train(const config::LoadedRecipe& recipe, const config::Environment& environment, comm::Backend& backend,
+RunSummary train(const config::LoadedRecipe& recipe, const Environment& environment, comm::Backend& backend,
                  const std::optional<std::filesystem::path>& trace = std::nullopt);
 
 }  // namespace tessera::train

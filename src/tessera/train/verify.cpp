@@ -14,6 +14,7 @@
 #include "tessera/data/sampler.h"
 #include "tessera/formats/safetensors.h"
 #include "tessera/model/config.h"
+#include "tessera/parallel/whole_tensors.h"
 #include "tessera/train/batch_tensors.h"
 #include "tessera/train/step.h"
 
@@ -135,7 +136,7 @@ void compare_gradients(const parallel::CausalLM& model, const Golden& golden, do
 
 void compare_trace(parallel::CausalLM& model, const Golden& golden, const std::vector<data::Batch>& parts, std::int64_t steps,
                    const Tolerances& tolerances, std::vector<Comparison>& comparisons) {
-  optim::Optimizer optimizer(*model.model.store, {.kind = optim::AdamKind::AdamW, .betas = {0.9, 0.95}, .epsilon = 1e-8});
+  optim::Optimizer optimizer(*model.model.store, {.kind = optim::OptimizerKind::AdamW, .betas = {0.9, 0.95}, .epsilon = 1e-8});
   const auto count = std::min<std::size_t>(static_cast<std::size_t>(steps), golden.trace.size());
   for (std::size_t step = 0; step < count; ++step) {
     const StepResult result = training_step(model, optimizer, parts, step, {.learning_rate = 1e-3, .weight_decay = 0.1}, 1.0);

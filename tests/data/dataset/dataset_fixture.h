@@ -36,7 +36,7 @@ inline std::string text_of(const DatasetContext& context, const std::vector<std:
 inline std::string learnt_text(const DatasetContext& context, const Sample& sample) {
   std::vector<std::int64_t> learnt;
   for (const std::int64_t label : sample.labels) {
-    if (label != ignored_label) learnt.push_back(label);
+    if (label != kIgnoredLabel) learnt.push_back(label);
   }
   return text_of(context, learnt);
 }

@@ -19,7 +19,7 @@ TEST(MockTokensDataset, RowsPredictTheirOwnNextTokens) {
   ASSERT_EQ(sample.input_ids.size(), 200U);
   EXPECT_THAT(sample.input_ids, Each(AllOf(Ge(0), Lt(7))));
   EXPECT_TRUE(std::equal(sample.labels.begin(), sample.labels.end() - 1, sample.input_ids.begin() + 1));
-  EXPECT_EQ(sample.labels.back(), ignored_label);
+  EXPECT_EQ(sample.labels.back(), kIgnoredLabel);
   EXPECT_EQ(sample.number, 3);
 }
 

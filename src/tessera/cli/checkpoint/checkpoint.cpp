@@ -2,6 +2,7 @@
 
 #include "tessera/cli/checkpoint/commands.h"
 #include "tessera/core/error.h"
+#include "tessera/core/text.h"
 #include "tessera/formats/tensor_spec.h"
 
 namespace tessera::cli {
@@ -41,7 +42,7 @@ std::string describe_layout(const Json& layout) {
   std::string axes;
   for (const auto& [axis, size] : layout.items())
     if (axis != "world_size" && size.is_number() && size > 1) axes += fmt::format("{}{} {}", axes.empty() ? "" : ", ", axis, size.dump());
-  return fmt::format("{} rank{}{}", ranks, ranks == 1 ? "" : "s", axes.empty() ? "" : " (" + axes + ")");
+  return fmt::format("{}{}", plural(ranks, "rank"), axes.empty() ? "" : " (" + axes + ")");
 }
 
 void add_verify_option(CLI::App& parser, std::string& value) {
@@ -58,8 +59,6 @@ checkpoint::Verify verify_of(const std::string& value) {
 checkpoint::Progress shown_on(ProgressBar& bar) {
   return [&bar](std::uint64_t bytes) { bar.advance(bytes); };
 }
-
-void print_json(const OrderedJson& answer) { fmt::print("{}\n", answer.dump(1, ' ', false, OrderedJson::error_handler_t::replace)); }
 
 }  // namespace checkpoint_commands
 }  // namespace tessera::cli

@@ -37,7 +37,5 @@ void add_verify_option(CLI::App& parser, std::string& value);
 checkpoint::Verify verify_of(const std::string& value);
 /// Shows bytes on a bar, which must outlive it.
 checkpoint::Progress shown_on(ProgressBar& bar);
-/// One JSON document on standard output.
-void print_json(const OrderedJson& answer);
 
 }  // namespace tessera::cli::checkpoint_commands

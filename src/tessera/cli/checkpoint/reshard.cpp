@@ -6,8 +6,8 @@
 #include <memory>
 
 #include "tessera/cli/checkpoint/commands.h"
-#include "tessera/config/interpolate.h"
-#include "tessera/train/layout.h"
+#include "tessera/core/environment.h"
+#include "tessera/train/reshard_layout.h"
 
 namespace tessera::cli::checkpoint_commands {
 namespace {
@@ -23,7 +23,7 @@ struct Options {
 };
 
 int reshard(const Options& options, const std::vector<std::string>& overrides) {
-  const checkpoint::ReshardLayout layout = train::reshard_layout(options.checkpoint, overrides, options.num_ranks, config::process_environment());
+  const checkpoint::ReshardLayout layout = train::reshard_layout(options.checkpoint, overrides, options.num_ranks, process_environment());
   const checkpoint::Verify verify = verify_of(options.verify);
   const checkpoint::Manifest manifest = checkpoint::read_manifest(options.checkpoint);
   {

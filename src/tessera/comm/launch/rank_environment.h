@@ -1,16 +1,13 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
-#include <string_view>
+
+#include "tessera/core/environment.h"
 
 /// Starting ranks: who this process is, and the launcher that starts and supervises the ranks of one host.
 namespace tessera::launch {
-
-/// The value of an environment variable, or nothing.
-using Environment = std::function<std::optional<std::string>(std::string_view)>;
 
 /// What a process that is one rank of a run knows from its environment, before any communication.
 struct RankEnvironment {

@@ -58,7 +58,8 @@ Keys<PackedSequence> packed_sequence_keys() {
   constexpr std::string_view images = "it belongs to packing of images, which Tessera does not read";
   return {
       field("packed_sequence_size", &P::packed_sequence_size, at_least(0)),
-      choice("packing_strategy", &P::packing_strategy, Choices<PackingStrategy>{{"thd", PackingStrategy::Thd}, {"neat", PackingStrategy::Neat}}),
+      choice("packing_strategy", &P::packing_strategy,
+             Choices<PackingStrategy>{{"thd", PackingStrategy::InOrder}, {"neat", PackingStrategy::Balanced}}),
       field("max_packs", &P::max_packs, at_least(1)),
       field("drop_long_samples", &P::drop_long_samples),
       accepted<P>("num_proc", Type::Int),

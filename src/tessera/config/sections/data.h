@@ -26,6 +26,10 @@ enum class DatasetKind : std::uint8_t {
   MockUnpacked,
   MockPacked,
 };
+/// Random tokens, made here.
+constexpr bool is_mock(DatasetKind kind) {
+  return kind == DatasetKind::MockIterable || kind == DatasetKind::MockUnpacked || kind == DatasetKind::MockPacked;
+}
 
 enum class Padding : std::uint8_t { None, Longest, MaxLength };
 enum class Truncation : std::uint8_t { None, LongestFirst };
@@ -60,7 +64,6 @@ struct Dataset {
   bool mask_history = false;
   bool mask_reasoning_content = false;
   bool skip_invalid_samples = false;
-  bool unshifted = false;
 
   // AgentChat
   bool filter_no_assistant = false;
@@ -86,8 +89,6 @@ struct Dataset {
   // MegatronPretraining
   std::string index_mapping_dir;
   std::int64_t seed = 1234;  ///< Mock*: 0
-  bool create_attention_mask = false;
-  bool mmap_bin_files = true;
   std::int64_t num_dataset_builder_threads = 1;
   std::optional<std::int64_t> num_train_samples;
   std::optional<std::int64_t> num_val_samples;
@@ -126,12 +127,15 @@ struct Dataloader {
   MegatronOrder dataloader_type = MegatronOrder::Single;
 };
 
-enum class PackingStrategy : std::uint8_t { Thd, Neat };
+enum class PackingStrategy : std::uint8_t {
+  InOrder,   ///< `thd`: documents in the dataset's order; one that does not fit opens the next pack
+  Balanced,  ///< `neat`: documents by descending length, each into the least-filled pack, or a new one where that has no room
+};
 
 /// `packed_sequence`; packed_sequence_size 0 is no packing.
 struct PackedSequence {
   std::int64_t packed_sequence_size = 0;
-  PackingStrategy packing_strategy = PackingStrategy::Thd;
+  PackingStrategy packing_strategy = PackingStrategy::InOrder;
   std::optional<std::int64_t> max_packs;
   std::optional<bool> drop_long_samples;
 };

@@ -190,8 +190,8 @@ Keys<D> megatron_keys() {
       field("split", &D::split),
       field("seed", &D::seed),
       field("index_mapping_dir", &D::index_mapping_dir),
-      field("create_attention_mask", &D::create_attention_mask),
-      field("mmap_bin_files", &D::mmap_bin_files),
+      inert<D>("create_attention_mask", Type::Bool, "has no effect: masks are computed from document boundaries"),
+      always<D>("mmap_bin_files", "files are always mapped"),
       field("num_dataset_builder_threads", &D::num_dataset_builder_threads, at_least(1)),
       field("num_train_samples", &D::num_train_samples, at_least(1)),
       field("num_val_samples", &D::num_val_samples, at_least(1)),
@@ -315,10 +315,6 @@ void set_kind_defaults(D& section) {
   }
 }
 
-bool needs_paths(DatasetKind kind) {
-  return kind != DatasetKind::MockIterable && kind != DatasetKind::MockUnpacked && kind != DatasetKind::MockPacked;
-}
-
 std::string_view path_key(DatasetKind kind) {
   switch (kind) {
     case DatasetKind::HellaSwag:
@@ -351,7 +347,7 @@ void check_agent_chat(const Scope& scope, const Node& node, const D& section) {
 
 void check_dataset(const Scope& scope, const Node& node, const D& section) {
   if (section.kind == DatasetKind::AgentChat) check_agent_chat(scope, node, section);
-  if (needs_paths(section.kind) && section.paths.empty() && section.paths_per_split.empty()) {
+  if (!is_mock(section.kind) && section.paths.empty() && section.paths_per_split.empty()) {
     scope.mistake(node, std::string(path_key(section.kind)) + " is missing", "it names the files or the hub data set",
                   "add " + std::string(path_key(section.kind)) + ": FILE");
   }

@@ -33,9 +33,9 @@ Key<D> axis(std::string name, T ParallelismSizes::* member) {
 Key<D> activation_checkpointing() {
   using A = ActivationCheckpointing;
   return {"activation_checkpointing", [](const Scope& scope, const Node& node, D& section) {
-            static const Choices<A> choices = {{"false", A::Off},    {"true", A::Full},   {"full", A::Full}, {"selective", A::Selective},
-                                               {"off", A::Off},      {"on", A::Full},     {"no", A::Off},    {"yes", A::Full},
-                                               {"disabled", A::Off}, {"enabled", A::Full}};
+            static const Choices<A> choices = {{"false", A::None},    {"true", A::Full},   {"full", A::Full}, {"selective", A::Selective},
+                                               {"off", A::None},      {"on", A::Full},     {"no", A::None},   {"yes", A::Full},
+                                               {"disabled", A::None}, {"enabled", A::Full}};
             if (is_null(node)) return;
             if (const auto value = read_choice(scope, node, choices)) section.activation_checkpointing = *value;
           }};

@@ -11,7 +11,7 @@
 namespace tessera::config {
 
 enum class Strategy : std::uint8_t { Fsdp2, MegatronFsdp, Ddp };
-enum class ActivationCheckpointing : std::uint8_t { Off, Full, Selective };
+enum class ActivationCheckpointing : std::uint8_t { None, Full, Selective };
 enum class CpAttention : std::uint8_t { Ring, AllGather, AllToAll };
 
 /// Absent dtypes: the model's.
@@ -83,7 +83,7 @@ struct Distributed {
   bool enable_async_tensor_parallel = false;
   std::map<std::string, std::string> tp_plan = {};  ///< name pattern -> style; empty: the family's own plan
   CpAttention cp_attention = CpAttention::Ring;
-  ActivationCheckpointing activation_checkpointing = ActivationCheckpointing::Off;
+  ActivationCheckpointing activation_checkpointing = ActivationCheckpointing::None;
   bool offload_activations = false;
   Fsdp2Options fsdp2 = {};
   MegatronFsdpOptions megatron_fsdp = {};

@@ -137,14 +137,13 @@ Key<ModelBackend> kernel_choice(std::string name, std::initializer_list<std::str
           }};
 }
 
+/// float32 or float64: the router's own choice, whichever it names.
 Key<ModelBackend> gate_precision() {
-  return {"gate_precision", [](const Scope& scope, const Node& node, ModelBackend& backend) {
+  return {"gate_precision", [](const Scope& scope, const Node& node, ModelBackend&) {
             DType dtype{};
-            if (is_null(node) || !read_value(scope, node, dtype)) return;
-            if (dtype != DType::F32) {
-              scope.unsupported(node, shown(scope, node), Support::NotSupported, "the router always computes in float32", "remove the key");
-            }
-            backend.gate_precision = dtype;
+            if (is_null(node) || !read_value(scope, node, dtype) || dtype == DType::F32 || dtype == DType::F64) return;
+            scope.unsupported(node, shown(scope, node), Support::NotSupported, "the router computes in float64 (float32 where tokens are bfloat16)",
+                              "remove the key");
           }};
 }
 

@@ -12,14 +12,10 @@ namespace tessera::config {
 /// `from_pretrained` loads weights; `from_config` initialises them from the seed.
 enum class ModelSource : std::uint8_t { Pretrained, Config };
 
-/// The task that a model target asks for. Only CausalLM is trained; a recipe that asks for another one carries an unsupported problem.
-enum class ModelTask : std::uint8_t { CausalLM, SequenceClassification, ImageTextToText, Other };
-
 /// `model.backend`: which implementation upstream should choose. Tessera has one of each, so most names are notes;
 /// what changes behaviour is kept here.
 struct ModelBackend {
-  bool fake_balanced_gate = false;      ///< experts are assigned round robin, for benchmarks
-  std::optional<DType> gate_precision;  ///< the router always runs in fp32; other values are refused
+  bool fake_balanced_gate = false;  ///< experts are assigned round robin, for benchmarks
 };
 
 /// `model.moe_overrides`: what is asked of routing while a mixture of experts is trained. The first two and train_gate by the names of AutoModel's
@@ -35,7 +31,6 @@ struct MoeOverrides {
 
 /// `model`.
 struct Model {
-  ModelTask task = ModelTask::CausalLM;
   ModelSource source = ModelSource::Pretrained;
   /// Directory, config.json, or hub name: with weights for Pretrained, only config.json is read for Config. Empty: `config` is the whole of it.
   std::string path;

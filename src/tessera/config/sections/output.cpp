@@ -18,7 +18,7 @@ Key<C> max_shard_size() {
   return {"max_shard_size", [](const Scope& scope, const Node& node, C& section) {
             if (is_null(node)) return;
             if (const auto bytes = as_int(node); bytes && *bytes > 0) {
-              section.max_shard_size_bytes = *bytes;
+              section.max_shard_size = static_cast<std::uint64_t>(*bytes);
               return;
             }
             static constexpr std::pair<std::string_view, double> units[] = {{"GiB", 1073741824.0}, {"MiB", 1048576.0}, {"KiB", 1024.0},
@@ -27,7 +27,7 @@ Key<C> max_shard_size() {
               if (!node.is_scalar() || !node.text.ends_with(suffix)) continue;
               const auto count = as_double(Node::scalar(node.text.substr(0, node.text.size() - suffix.size()), node.position));
               if (!count || *count <= 0 || *count > 1e9) break;
-              section.max_shard_size_bytes = static_cast<std::int64_t>(*count * unit);
+              section.max_shard_size = static_cast<std::uint64_t>(*count * unit);
               return;
             }
             scope.mistake(node, shown(scope, node) + " is not a size", "a size is a number of bytes or a text such as 5GB or 500MB", "use 5GB");
@@ -92,8 +92,8 @@ Keys<Logging> logging_keys() {
   return {
       {"level",
        [](const Scope& scope, const Node& node, L& section) {
-         static const Choices<LogLevel> choices = {
-             {"debug", LogLevel::Info}, {"info", LogLevel::Info}, {"warning", LogLevel::Warning}, {"error", LogLevel::Error}};
+         static const Choices<log::Level> choices = {
+             {"debug", log::Level::Info}, {"info", log::Level::Info}, {"warning", log::Level::Warning}, {"error", log::Level::Error}};
          if (is_null(node)) return;
          const auto level = read_choice(scope, node, choices);
          if (!level) return;
@@ -125,29 +125,31 @@ Keys<FreezeConfig> freeze_config_keys() {
   };
 }
 
-void read_peft(const Scope& scope, const Node& node, Peft& section) {
+void check_peft(const Scope& scope, const Node& node) {
+  struct Peft {};
   using P = Peft;
-  if (!check_type(scope, node, Type::Map)) return;
+  if (is_null(node) || !check_type(scope, node, Type::Map)) return;
   const Target* target = node.find("_target_") ? read_target(scope, node, TargetKind::Peft) : find_target(TargetKind::Peft, "lora");
   if (!target) return;
   if (!node.find("_target_") && target->support != Support::Supported)
     scope.unsupported(node, "", target->support, std::string(target->reason), "remove the section");
   const Keys<P> keys = {
-      field("target_modules", &P::target_modules),
-      field("exclude_modules", &P::exclude_modules),
-      field("match_all_linear", &P::match_all_linear),
-      field("dim", &P::dim, at_least(1)),
-      field("alpha", &P::alpha, above(0)),
-      field("dropout", &P::dropout, below_one_from_zero()),
-      choice("dropout_position", &P::dropout_before, Choices<bool>{{"pre", true}, {"post", false}}),
-      field("use_dora", &P::use_dora),
-      field("lora_A_init", &P::lora_A_init),
-      field("moe_rank_scaling", &P::moe_rank_scaling),
+      accepted<P>("target_modules", Type::Any),
+      accepted<P>("exclude_modules", Type::Any),
+      accepted<P>("match_all_linear", Type::Bool),
+      accepted<P>("dim", Type::Int),
+      accepted<P>("alpha", Type::Number),
+      accepted<P>("dropout", Type::Number),
+      accepted<P>("dropout_position", Type::String),
+      accepted<P>("use_dora", Type::Bool),
+      accepted<P>("lora_A_init", Type::String),
+      accepted<P>("moe_rank_scaling", Type::Bool),
       accepted<P>("lora_dtype", Type::String),
       accepted<P>("use_memory_efficient_lora", Type::Bool),
       accepted<P>("use_triton", Type::Bool),
       target_key<P>(),
   };
+  P section;
   read_section(scope, node, keys, section);
 }
 

@@ -34,6 +34,7 @@ bool read_dataset(const Scope& scope, const Node& node, Dataset& section);
 void read_dataloader(const Scope& scope, const Node& node, Dataloader& section);
 void read_validation_dataloader(const Scope& scope, const Node& node, Dataloader& section);
 void read_checkpoint(const Scope& scope, const Node& node, Checkpoint& section);
-void read_peft(const Scope& scope, const Node& node, Peft& section);
+/// Says that adapters are not supported yet, and which keys of the section are unknown.
+void check_peft(const Scope& scope, const Node& node);
 
 }  // namespace tessera::config

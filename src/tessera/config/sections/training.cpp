@@ -1,5 +1,7 @@
 #include "tessera/config/sections/read.h"
 
+#include "tessera/core/labels.h"
+
 namespace tessera::config {
 
 namespace {
@@ -237,7 +239,7 @@ Key<Loss> summed_reduction() {
 Key<Loss> ignore_index() {
   return {"ignore_index", [](const Scope& scope, const Node& node, Loss&) {
             std::int64_t index = 0;
-            if (is_null(node) || !read_value(scope, node, index) || index == -100) return;
+            if (is_null(node) || !read_value(scope, node, index) || index == kIgnoredLabel) return;
             scope.unsupported(node, shown(scope, node), Support::NotSupported, "positions without a label are -100 in every dataset here",
                               "leave it out");
           }};

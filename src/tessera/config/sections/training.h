@@ -23,8 +23,8 @@ struct StepScheduler {
 };
 
 enum class OptimizerKind : std::uint8_t {
-  AdamW,  ///< decoupled weight decay
-  Adam,   ///< L2 added to the gradient, as torch.optim.Adam
+  AdamW,  ///< decoupled weight decay (Loshchilov and Hutter 2019), as torch.optim.AdamW
+  Adam,   ///< weight decay added to the gradient (L2), as torch.optim.Adam
 };
 
 /// Multipliers for the parameters whose name the regular expression finds (first match wins).

@@ -9,7 +9,7 @@
 
 #include "tessera/core/error.h"
 #include "tessera/data/dataset/agent_messages.h"
-#include "tessera/data/dataset/parallel.h"
+#include "tessera/data/dataset/for_each_index.h"
 
 namespace tessera::data {
 namespace {

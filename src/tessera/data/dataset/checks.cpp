@@ -20,7 +20,7 @@ void check_sample_fits(const Sample& sample, const DatasetContext& context, cons
   if (context.vocab_size == 0) return;
   check_vocabulary(sample.input_ids, context.vocab_size, where);
   // The last target is not among the inputs.
-  if (sample.labels.back() != ignored_label) check_vocabulary(std::span(sample.labels).last(1), context.vocab_size, where);
+  if (sample.labels.back() != kIgnoredLabel) check_vocabulary(std::span(sample.labels).last(1), context.vocab_size, where);
 }
 
 }  // namespace tessera::data

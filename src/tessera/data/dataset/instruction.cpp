@@ -44,7 +44,7 @@ InstructionSample shifted_sample(const Tokens& tokens, const std::vector<bool>& 
   sample.input_ids.assign(tokens.begin(), tokens.end() - 1);
   sample.labels.assign(tokens.begin() + 1, tokens.end());
   for (std::size_t t = 0; t < sample.labels.size(); ++t) {
-    if (!learn[t + 1]) sample.labels[t] = ignored_label;
+    if (!learn[t + 1]) sample.labels[t] = kIgnoredLabel;
   }
   if (options.pad_to_seq_length) sample.padded_length = options.seq_length;
   check_sample_fits(sample, context, where);

@@ -13,8 +13,8 @@
 
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
+#include "tessera/data/dataset/for_each_index.h"
 #include "tessera/data/dataset/megatron_cache.h"
-#include "tessera/data/dataset/parallel.h"
 #include "tessera/data/vocabulary.h"
 
 namespace tessera::data {

@@ -12,7 +12,7 @@ namespace {
 Sample next_token_sample(std::vector<std::int64_t> tokens, std::int64_t index) {
   Sample sample;
   sample.labels.assign(tokens.begin() + 1, tokens.end());
-  sample.labels.push_back(ignored_label);
+  sample.labels.push_back(kIgnoredLabel);
   sample.input_ids = std::move(tokens);
   sample.number = index;
   return sample;

@@ -61,7 +61,7 @@ UserError cannot_fetch(const std::string& name, const std::string& why, const st
 
 class Hub {
  public:
-  Hub(const HubRequest& request, const config::Environment& environment)
+  Hub(const HubRequest& request, const Environment& environment)
       : request_(request),
         endpoint_(environment("HF_ENDPOINT").value_or("https://huggingface.co")),
         token_(token(environment)),
@@ -87,7 +87,7 @@ class Hub {
   }
 
  private:
-  static std::string token(const config::Environment& environment) {
+  static std::string token(const Environment& environment) {
     if (const auto given = environment("HF_TOKEN")) return *given;
     std::ifstream kept(environment("HF_TOKEN_PATH").value_or((config::huggingface_home(environment) / "token").string()));
     std::string word;
@@ -210,7 +210,7 @@ std::string refusal(const HttpFailure& failure) {
 
 }  // namespace
 
-fs::path hub_dataset(const HubRequest& request, const config::Environment& environment) {
+fs::path hub_dataset(const HubRequest& request, const Environment& environment) {
   const auto on_disk = config::find_data_on_disk(request.name, environment);
   if (config::is_offline(environment)) {
     if (on_disk) return *on_disk;

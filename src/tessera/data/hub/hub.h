@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <string>
 
-#include "tessera/config/interpolate.h"
+#include "tessera/core/environment.h"
 
 namespace tessera::data {
 
@@ -19,6 +19,6 @@ struct HubRequest {
 /// libraries, which find the files too. An interrupted download resumes where it ended, and every file is checked against the hub's SHA-256 (or
 /// git) sum. When several processes need the same data set, one downloads it and the others wait. With $HF_HUB_OFFLINE, and when the hub cannot be
 /// reached, what is in the cache is used. UserError, saying how to fetch the files by hand, when there is nothing.
-std::filesystem::path hub_dataset(const HubRequest& request, const config::Environment& environment);
+std::filesystem::path hub_dataset(const HubRequest& request, const Environment& environment);
 
 }  // namespace tessera::data

@@ -7,22 +7,22 @@ namespace tessera::model {
 namespace {
 
 constexpr std::array kFamilies = std::to_array<Family>({
-    {"llama", describe_llama, StagePlan::Units},
-    {"mistral", describe_mistral, StagePlan::Units},
-    {"qwen2", describe_qwen2, StagePlan::Units},
-    {"qwen3", describe_qwen3, StagePlan::Units},
-    {"gpt2", describe_gpt2, StagePlan::Units},
-    {"phi3", describe_phi3, StagePlan::Units},
-    {"olmo2", describe_olmo2, StagePlan::Units},
-    {"gemma2", describe_gemma2, StagePlan::Units},
-    {"gemma3_text", describe_gemma3, StagePlan::Units},
-    {"granite", describe_granite, StagePlan::Units},
-    {"mixtral", describe_mixtral, StagePlan::Units},
-    {"qwen2_moe", describe_qwen2_moe, StagePlan::Units},
-    {"qwen3_moe", describe_qwen3_moe, StagePlan::Units},
-    {"gpt_oss", describe_gpt_oss, StagePlan::Units},
-    {"deepseek_v3", describe_deepseek_v3, StagePlan::Units},
-    {"glm4_moe", describe_glm4_moe, StagePlan::Units},
+    {"llama", describe_llama},
+    {"mistral", describe_mistral},
+    {"qwen2", describe_qwen2},
+    {"qwen3", describe_qwen3},
+    {"gpt2", describe_gpt2},
+    {"phi3", describe_phi3},
+    {"olmo2", describe_olmo2},
+    {"gemma2", describe_gemma2},
+    {"gemma3_text", describe_gemma3},
+    {"granite", describe_granite},
+    {"mixtral", describe_mixtral},
+    {"qwen2_moe", describe_qwen2_moe},
+    {"qwen3_moe", describe_qwen3_moe},
+    {"gpt_oss", describe_gpt_oss},
+    {"deepseek_v3", describe_deepseek_v3},
+    {"glm4_moe", describe_glm4_moe},
 });
 
 }  // namespace

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <span>
 #include <string_view>
 
@@ -9,16 +8,11 @@
 
 namespace tessera::model {
 
-/// How a family is cut into pipeline stages. Units: between any two units of the parameter table, since each takes nothing from those before it but
-/// the residual stream.
-enum class StagePlan : std::uint8_t { None, Units };
-
 /// One architecture: how its config.json becomes a ModelSpec. To add one, write a file like llama.cpp next to this header, declare its function below
 /// and list it in families.cpp; the decoder changes only when the mathematics is new.
 struct Family {
   std::string_view model_type;
   void (*describe)(ConfigReader& config, ModelSpec& spec);
-  StagePlan stages = StagePlan::None;
 };
 
 std::span<const Family> families();

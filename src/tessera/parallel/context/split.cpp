@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "tessera/core/labels.h"
+
 namespace tessera::parallel {
 namespace {
 
@@ -72,7 +74,7 @@ ContextShare split_context(const model::Inputs& whole, const at::Tensor& labels_
   share.inputs.input_ids_BT = take(whole.input_ids_BT, indices, 0);
   share.inputs.position_ids_BT = take(whole.position_ids_BT, indices, 0);
   share.inputs.whole_length = whole.length();
-  share.labels_BT = take(labels_BT, indices, -100);
+  share.labels_BT = take(labels_BT, indices, kIgnoredLabel);
   return share;
 }
 

@@ -97,7 +97,7 @@ std::optional<model::Placement> expert_placement(const DataParallelPolicy& polic
   return placed(policy, expert_shard_axes(policy), mesh);
 }
 
-std::function<bool(const model::ParameterSpec&)> full_precision(const config::Distributed& distributed, DType compute) {
+model::ParameterPredicate full_precision(const config::Distributed& distributed, DType compute) {
   const bool asked = distributed.sizes.ep_size > 1 && distributed.moe && distributed.moe->lm_head_precision == DType::F32;
   if (!asked || compute != DType::BF16) return {};
   return [](const model::ParameterSpec& parameter) { return parameter.role == model::Role::Head; };

@@ -3,7 +3,6 @@
 #include <ATen/core/ScalarType.h>
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 
@@ -62,7 +61,7 @@ model::Placement placement(const DataParallelPolicy& policy, const mesh::MeshCon
 std::optional<model::Placement> expert_placement(const DataParallelPolicy& policy, const mesh::MeshContext& mesh);
 
 /// Which parameters of a model that computes in `compute` stay in fp32: the head, where distributed.moe.lm_head_precision says so. Empty: none.
-std::function<bool(const model::ParameterSpec&)> full_precision(const config::Distributed& distributed, DType compute);
+model::ParameterPredicate full_precision(const config::Distributed& distributed, DType compute);
 
 /// "optimizer state and gradients sharded over 4, replicated over 2; gradients travel in bf16".
 std::string describe(const DataParallelPolicy& policy, const model::Placement& placement);

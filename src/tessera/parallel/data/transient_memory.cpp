@@ -17,7 +17,7 @@ struct Units {
   std::int64_t last() const { return static_cast<std::int64_t>(weights.size()) - 1; }
 };
 
-Units units_of(const model::ParameterTable& table, const std::function<bool(const model::ParameterSpec&)>& frozen) {
+Units units_of(const model::ParameterTable& table, const model::ParameterPredicate& frozen) {
   Units units;
   units.weights.resize(static_cast<std::size_t>(table.num_units));
   units.gradients = units.weights;
@@ -121,7 +121,7 @@ std::int64_t message_bytes(std::int64_t elements, std::int64_t size, std::int64_
 }  // namespace
 
 TransientMemory transient_memory(const model::ParameterTable& table, const DataParallelPolicy& policy, const model::Placement& placement,
-                                 DType compute, std::int64_t num_microbatches, const std::function<bool(const model::ParameterSpec&)>& frozen) {
+                                 DType compute, std::int64_t num_microbatches, const model::ParameterPredicate& frozen) {
   const Units units = units_of(table, frozen);
   const std::int64_t master_bytes = compute == DType::F64 ? 8 : 4;
   const ElementBytes bytes{.weight = placement.whole_weights ? 0 : static_cast<std::int64_t>(size_of(compute)),

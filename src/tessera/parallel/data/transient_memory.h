@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 
 #include "tessera/core/dtype.h"
 #include "tessera/model/parameter_table.h"
@@ -19,6 +18,6 @@ struct TransientMemory {
 };
 /// `placement` is the policy's; shards are taken as equal. `frozen`: parameters without gradients; empty: none.
 TransientMemory transient_memory(const model::ParameterTable& table, const DataParallelPolicy& policy, const model::Placement& placement,
-                                 DType compute, std::int64_t num_microbatches, const std::function<bool(const model::ParameterSpec&)>& frozen = {});
+                                 DType compute, std::int64_t num_microbatches, const model::ParameterPredicate& frozen = {});
 
 }  // namespace tessera::parallel

@@ -6,7 +6,6 @@
 
 #include "tessera/mesh/mesh_context.h"
 #include "tessera/model/parameter_table.h"
-#include "tessera/model/spec.h"
 
 /// Which experts a rank of expert parallelism holds: arithmetic, without tensors.
 namespace tessera::parallel {

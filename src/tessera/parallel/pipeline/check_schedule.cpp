@@ -12,7 +12,7 @@ struct Seen {
 
 class Checker {
  public:
-  Checker(const Placement& placement, int num_microbatches, const std::string& where, ProblemList& problems)
+  Checker(const StagePlacement& placement, int num_microbatches, const std::string& where, ProblemList& problems)
       : placement_(placement),
         num_microbatches_(num_microbatches),
         where_(where),
@@ -62,7 +62,7 @@ class Checker {
   void missing(const Action& action) { add(to_string(action) + " is missing", "each microbatch passes each stage forward and backward", "add it"); }
   void add(const std::string& what, const std::string& rule, const std::string& fix) { problems_.add({where_, what, rule, fix}); }
 
-  const Placement& placement_;
+  const StagePlacement& placement_;
   int num_microbatches_;
   const std::string& where_;
   ProblemList& problems_;
@@ -71,7 +71,8 @@ class Checker {
 
 }  // namespace
 
-void check_schedule(const Schedule& schedule, const Placement& placement, int num_microbatches, const std::string& where, ProblemList& problems) {
+void check_schedule(const Schedule& schedule, const StagePlacement& placement, int num_microbatches, const std::string& where,
+                    ProblemList& problems) {
   if (static_cast<int>(schedule.size()) != placement.num_ranks) {
     problems.add({where, fmt::format("{} lists of actions for {} ranks", schedule.size(), placement.num_ranks), "every rank has a list",
                   "add or remove lists"});

@@ -44,7 +44,7 @@ std::map<int, Ends> ends_of(const ActionList& actions, bool (*matches)(ActionKin
 
 }  // namespace
 
-Schedule add_messages(const Schedule& schedule, const Placement& placement) {
+Schedule add_messages(const Schedule& schedule, const StagePlacement& placement) {
   // Whether the neighbour exists and is on another rank.
   const auto is_elsewhere = [&](int stage, int neighbour) {
     if (neighbour < 0 || neighbour >= placement.num_stages()) return false;
@@ -93,7 +93,7 @@ Schedule add_gradient_reduction(const Schedule& schedule) {
   return result;
 }
 
-Schedule lower(const Schedule& schedule, const Placement& placement) {
+Schedule lower(const Schedule& schedule, const StagePlacement& placement) {
   return add_gradient_reduction(add_gather_and_free(add_messages(schedule, placement)));
 }
 

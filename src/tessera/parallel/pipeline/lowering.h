@@ -12,7 +12,7 @@ namespace tessera::pipeline {
 ///
 /// Between two ranks activations and gradients are two channels, each of which delivers in order. The receives of a channel come in the order in
 /// which this rank needs them; that it is the order of sending is for simulate to prove.
-Schedule add_messages(const Schedule& schedule, const Placement& placement);
+Schedule add_messages(const Schedule& schedule, const StagePlacement& placement);
 
 /// Gathers a stage's weights one computing action before its first pass, and drops them after the last pass that reads them: its last I or B (weight
 /// gradients need inputs and output gradients; a stage that makes an input again with its weights keeps them longer). So weights are gathered once
@@ -23,6 +23,6 @@ Schedule add_gather_and_free(const Schedule& schedule);
 Schedule add_gradient_reduction(const Schedule& schedule);
 
 /// All passes.
-Schedule lower(const Schedule& schedule, const Placement& placement);
+Schedule lower(const Schedule& schedule, const StagePlacement& placement);
 
 }  // namespace tessera::pipeline

@@ -7,7 +7,7 @@
 namespace tessera::pipeline {
 
 /// Which rank holds each stage. A rank's stages are in ascending order its chunks 0, 1, …
-struct Placement {
+struct StagePlacement {
   std::vector<int> rank_of;  ///< by stage
   int num_ranks = 0;
 
@@ -15,15 +15,15 @@ struct Placement {
   /// Ascending.
   std::vector<int> stages_of(int rank) const;
 
-  bool operator==(const Placement&) const = default;
+  bool operator==(const StagePlacement&) const = default;
 };
 
 /// Stage s on rank s mod num_ranks.
-Placement loop_placement(int num_ranks, int stages_per_rank);
+StagePlacement loop_placement(int num_ranks, int stages_per_rank);
 /// Two stages on each rank, down and up again: rank r holds stages r and 2 · num_ranks − 1 − r, so the last rank hands over to itself and the loss is
 /// on rank 0.
-Placement v_placement(int num_ranks);
+StagePlacement v_placement(int num_ranks);
 /// The placement that a schedule's computing actions imply: every stage is where it first occurs. Stages that occur nowhere are on no rank (−1).
-Placement placement_of(const Schedule& schedule);
+StagePlacement placement_of(const Schedule& schedule);
 
 }  // namespace tessera::pipeline

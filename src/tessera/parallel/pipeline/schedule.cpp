@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "tessera/config/pipeline_schedule.h"
+#include "tessera/core/text.h"
 #include "tessera/parallel/pipeline/action_lists.h"
 
 namespace tessera::pipeline {
@@ -36,11 +37,10 @@ Description describe(ScheduleName name) {
 
 void check_stages(ScheduleName name, const ScheduleSize& size, const std::string& where, ProblemList& problems) {
   const Description description = describe(name);
-  const std::string what =
-      fmt::format("{} with {} stage{} on each rank", config::to_string(name), size.stages_per_rank, size.stages_per_rank == 1 ? "" : "s");
+  const std::string what = fmt::format("{} with {} on each rank", config::to_string(name), plural(size.stages_per_rank, "stage"));
   if (description.most_stages > 0 && size.stages_per_rank != description.most_stages) {
     const bool one = description.most_stages == 1;
-    problems.add({where, what, fmt::format("it has exactly {} stage{} on each rank", description.most_stages, one ? "" : "s"),
+    problems.add({where, what, fmt::format("it has exactly {} on each rank", plural(description.most_stages, "stage")),
                   one ? "use interleaved_1f1b for several stages on a rank, or one stage" : "use two stages on each rank, or 1f1b for one"});
   } else if (size.stages_per_rank < description.fewest_stages) {
     problems.add({where, what, fmt::format("an interleaved schedule has at least {} stages on each rank", description.fewest_stages),
@@ -84,7 +84,7 @@ void check_size(ScheduleName name, const ScheduleSize& size, const std::string& 
                   fmt::format("use {} microbatches or more, or zbv_zero_bubble, which takes any number", 2 * size.num_ranks)});
 }
 
-Placement placement(ScheduleName name, const ScheduleSize& size) {
+StagePlacement placement(ScheduleName name, const ScheduleSize& size) {
   return describe(name).is_v ? v_placement(size.num_ranks) : loop_placement(size.num_ranks, size.stages_per_rank);
 }
 
@@ -97,7 +97,7 @@ Schedule make_schedule(ScheduleName name, const ScheduleSize& size) {
   return schedule;
 }
 
-Schedule forward_schedule(const Placement& placement, int num_microbatches) {
+Schedule forward_schedule(const StagePlacement& placement, int num_microbatches) {
   Schedule schedule(static_cast<std::size_t>(placement.num_ranks));
   for (int stage = 0; stage < placement.num_stages(); ++stage)
     for (int microbatch = 0; microbatch < num_microbatches; ++microbatch)

@@ -26,17 +26,17 @@ int default_stages_per_rank(ScheduleName name);
 void check_size(ScheduleName name, const ScheduleSize& size, const std::string& where, ProblemList& problems);
 
 /// A V for zbv_zero_bubble and dualpipev, a loop for the others.
-Placement placement(ScheduleName name, const ScheduleSize& size);
+StagePlacement placement(ScheduleName name, const ScheduleSize& size);
 
 /// Each rank's F, I, W and B in order; without communication. UserError when the size breaks a rule.
 Schedule make_schedule(ScheduleName name, const ScheduleSize& size);
 
 /// Forward passes alone, a rank's stages one after another, each of all microbatches: for evaluation, wherever the stages are.
-Schedule forward_schedule(const Placement& placement, int num_microbatches);
+Schedule forward_schedule(const StagePlacement& placement, int num_microbatches);
 
 /// Adds a problem for everything that is wrong with a schedule from elsewhere (a file): stages that are missing, on another rank than in `placement`,
 /// or next to a gap in numbers; passes that are missing, twice, or before what they need on the same rank; actions that are not F, I, W or B.
 /// Whether ranks wait for each other in a circle is the simulator's question (plan/simulate.h).
-void check_schedule(const Schedule& schedule, const Placement& placement, int num_microbatches, const std::string& where, ProblemList& problems);
+void check_schedule(const Schedule& schedule, const StagePlacement& placement, int num_microbatches, const std::string& where, ProblemList& problems);
 
 }  // namespace tessera::pipeline

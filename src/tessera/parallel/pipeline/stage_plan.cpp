@@ -27,7 +27,7 @@ class StagePlanner {
     const std::size_t before = problems_.problems().size();
     if (pipeline_.layers_per_stage && !pipeline_.module_fqns_per_model_part.empty())
       add("layers_per_stage", "together with module_fqns_per_model_part", "either says which layers a stage holds", "leave one of them out");
-    const std::optional<Placement> from_csv = placement_from_csv();
+    const std::optional<StagePlacement> from_csv = placement_from_csv();
     const std::optional<int> num_stages = from_csv ? from_csv->num_stages() : number_of_stages();
     if (!num_stages || problems_.problems().size() > before) return std::nullopt;
     StagePlan result;
@@ -39,9 +39,9 @@ class StagePlanner {
   }
 
  private:
-  std::optional<Placement> placement_from_csv() {
+  std::optional<StagePlacement> placement_from_csv() {
     if (pipeline_.pp_schedule_csv.empty()) return std::nullopt;
-    const Placement placement = placement_of(read_schedule_csv(pipeline_.pp_schedule_csv));
+    const StagePlacement placement = placement_of(read_schedule_csv(pipeline_.pp_schedule_csv));
     if (placement.num_ranks != num_ranks_)
       add("pp_schedule_csv", fmt::format("{} has {} lines for {} ranks", pipeline_.pp_schedule_csv, placement.num_ranks, num_ranks_),
           "every rank of pp has a line", "");

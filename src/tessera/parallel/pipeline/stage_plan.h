@@ -13,7 +13,7 @@
 namespace tessera::pipeline {
 
 struct StagePlan {
-  Placement placement;
+  StagePlacement placement;
   std::vector<UnitRange> units;  ///< by stage
   int stages_per_rank = 1;
 };

@@ -8,7 +8,6 @@
 #include "tessera/core/error.h"
 #include "tessera/model/parameter_table.h"
 #include "tessera/model/spec.h"
-#include "tessera/ops/parameter.h"
 
 namespace tessera::parallel {
 

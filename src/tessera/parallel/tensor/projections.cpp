@@ -96,7 +96,7 @@ class TensorProjections : public model::Projections {
   ops::Variable query_key_norm(ops::Tape& tape, const ops::Variable& query_key_value, ops::Parameter& query_weight, ops::Parameter& key_weight,
                                const ops::QueryKeyNormOptions& options) override {
     if (options.per_head || !options_.plan.attention) return ops::query_key_norm(tape, query_key_value, query_weight, key_weight, options);
-    const SplitNormWidths widths{options_.num_query_width, options_.num_key_width, options_.key_value_holders};
+    const SplitNormWidths widths{options_.query_width, options_.key_width, options_.key_value_holders};
     return split_query_key_norm(group_, widths, tape, query_key_value, query_weight, key_weight, options);
   }
 

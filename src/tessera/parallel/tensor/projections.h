@@ -14,8 +14,8 @@ struct TensorProjectionsOptions {
   bool overlap_chunks = false;
   TensorPlan plan = {};                ///< what is not cut, every rank computes
   std::int64_t vocab_size = 0;         ///< of the whole model
-  std::int64_t num_query_width = 0;    ///< elements of all queries of a token, for norms over the whole projection
-  std::int64_t num_key_width = 0;      ///< the same of keys
+  std::int64_t query_width = 0;        ///< elements of all queries of a token, for norms over the whole projection
+  std::int64_t key_width = 0;          ///< the same of keys
   std::int64_t key_value_holders = 1;  ///< ranks that hold the same key/value head
 };
 

@@ -36,7 +36,7 @@ struct Direction {
 
 class Executor {
  public:
-  Executor(const Placement& placement, const Channels& channels, const Stages& stages)
+  Executor(const StagePlacement& placement, const Channels& channels, const Stages& stages)
       : placement_(placement), stages_(stages), activations_{channels.activations, 1, {}, {}}, gradients_{channels.gradients, -1, {}, {}} {}
 
   void run(const ActionList& actions) {
@@ -130,7 +130,7 @@ class Executor {
     throw Failure({why.where, what + ": " + why.what, why.rule, why.fix});
   }
 
-  const Placement& placement_;
+  const StagePlacement& placement_;
   const Stages& stages_;
   Direction activations_, gradients_;
   std::deque<Sent> sends_;  ///< under way, oldest first
@@ -138,7 +138,7 @@ class Executor {
 
 }  // namespace
 
-void execute(const ActionList& actions, const Placement& placement, const Channels& channels, const Stages& stages) {
+void execute(const ActionList& actions, const StagePlacement& placement, const Channels& channels, const Stages& stages) {
   Executor(placement, channels, stages).run(actions);
 }
 

@@ -25,6 +25,6 @@ using Stages = std::map<int, std::unique_ptr<Stage>>;
 /// Every rank of the channels calls it with its own list of the same schedule, which must have passed plan::simulate: then no rank can block. Failure
 /// when something does not come within the communicators' timeout: each rank that waits says which action it waits for and from which rank, on
 /// standard error too, so that all of them are heard before the first failure ends the run.
-void execute(const ActionList& actions, const Placement& placement, const Channels& channels, const Stages& stages);
+void execute(const ActionList& actions, const StagePlacement& placement, const Channels& channels, const Stages& stages);
 
 }  // namespace tessera::pipeline

@@ -1,4 +1,4 @@
-#include "tessera/data/dataset/parallel.h"
+#include "tessera/data/dataset/for_each_index.h"
 
 #include <fmt/format.h>
 

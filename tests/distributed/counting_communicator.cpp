@@ -1,4 +1,4 @@
-#include "tessera/comm/counting_communicator.h"
+#include "distributed/counting_communicator.h"
 
 #include "tessera/comm/forwarding_communicator.h"
 

@@ -1,4 +1,4 @@
-#include "tessera/comm/delaying_communicator.h"
+#include "distributed/delaying_communicator.h"
 
 #include <algorithm>
 #include <thread>

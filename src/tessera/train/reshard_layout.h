@@ -6,7 +6,7 @@
 #include <string>
 
 #include "tessera/checkpoint/reshard.h"
-#include "tessera/config/recipe.h"
+#include "tessera/core/environment.h"
 #include "tessera/core/json.h"
 #include "tessera/mesh/mesh_context.h"
 
@@ -18,6 +18,6 @@ Json layout_json(const mesh::MeshSizes& sizes);
 /// How `num_ranks` ranks would hold the state of a checkpoint, by the recipe that it keeps and overrides of its `distributed` section
 /// ("--distributed.strategy=ddp"). UserError for what is not a complete checkpoint, for other overrides, and for sizes that break a rule.
 checkpoint::ReshardLayout reshard_layout(const std::filesystem::path& checkpoint, std::span<const std::string> overrides, std::int64_t num_ranks,
-                                         const config::Environment& environment);
+                                         const Environment& environment);
 
 }  // namespace tessera::train

@@ -1,4 +1,4 @@
-#include "tessera/core/fault_operations.h"
+#include "support/fault_operations.h"
 
 #include <unistd.h>
 

@@ -5,7 +5,7 @@
 
 #include "tessera/config/recipe.h"
 #include "tessera/core/error.h"
-#include "tessera/optim/schedule.h"
+#include "tessera/optim/lr_schedule.h"
 
 namespace tessera::train {
 
@@ -15,6 +15,6 @@ std::int64_t total_steps(const config::StepScheduler& scheduler, std::int64_t st
 std::optional<std::int64_t> most_steps(const config::Recipe& recipe);
 
 /// The recipe's schedule over `steps` steps. Adds whatever is impossible to `problems`.
-optim::Schedule make_schedule(const config::LoadedRecipe& loaded, std::int64_t steps, ProblemList& problems);
+optim::LrSchedule make_lr_schedule(const config::LoadedRecipe& loaded, std::int64_t steps, ProblemList& problems);
 
 }  // namespace tessera::train

@@ -1,4 +1,4 @@
-#include "tessera/train/layout.h"
+#include "tessera/train/reshard_layout.h"
 
 #include <memory>
 #include <optional>
@@ -30,7 +30,7 @@ void refuse_other_overrides(std::span<const std::string> overrides) {
 }
 
 /// Parameters without moments were not trained.
-std::function<bool(const model::ParameterSpec&)> frozen_in(const checkpoint::Manifest& manifest) {
+model::ParameterPredicate frozen_in(const checkpoint::Manifest& manifest) {
   const auto names = std::make_shared<std::set<std::string>>();
   for (const auto& [name, record] : manifest.optim) names->insert(name);
   return [names](const model::ParameterSpec& parameter) { return !names->contains(checkpoint::kFirstMoment + parameter.pieces.front().tensor); };
@@ -56,7 +56,7 @@ Json layout_json(const mesh::MeshSizes& sizes) {
 }
 
 checkpoint::ReshardLayout reshard_layout(const fs::path& checkpoint, std::span<const std::string> overrides, std::int64_t num_ranks,
-                                         const config::Environment& environment) {
+                                         const Environment& environment) {
   const checkpoint::Manifest manifest = checkpoint::read_manifest(checkpoint);
   refuse_other_overrides(overrides);
   const config::LoadedRecipe loaded = config::load_recipe(checkpoint / "config.yaml", overrides, environment);

@@ -4,18 +4,19 @@
 #include <optional>
 #include <string>
 
+#include "tessera/config/sections/training.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 
 /// Learning rate and weight decay as pure functions of the step, after NeMo AutoModel's OptimizerParamScheduler.
 namespace tessera::optim {
 
-enum class DecayStyle : std::uint8_t { Constant, Linear, Cosine, InverseSquareRoot, WSD };
-enum class WsdDecayStyle : std::uint8_t { Linear, Cosine, Exponential, MinusSqrt };
-enum class WeightDecayStyle : std::uint8_t { Constant, Linear, Cosine };
+using config::DecayStyle;
+using config::WeightDecayStyle;
+using config::WsdDecayStyle;
 
 /// Everything the two functions need, with no defaults left to derive. Counts are optimizer steps.
-struct Schedule {
+struct LrSchedule {
   DecayStyle decay_style = DecayStyle::Constant;
   double init_lr = 0.0;  ///< where the warm-up starts
   double max_lr = 0.0;
@@ -29,11 +30,11 @@ struct Schedule {
   std::int64_t weight_decay_steps = 1;
   WeightDecayStyle weight_decay_style = WeightDecayStyle::Constant;
 
-  bool operator==(const Schedule&) const = default;
+  bool operator==(const LrSchedule&) const = default;
 };
 
 /// What a recipe may leave out.
-struct ScheduleRequest {
+struct LrScheduleRequest {
   DecayStyle decay_style = DecayStyle::Cosine;
   std::optional<std::int64_t> warmup_steps = {};  ///< min(1000, total_steps / 10)
   std::optional<std::int64_t> decay_steps = {};   ///< total_steps
@@ -50,24 +51,24 @@ struct ScheduleRequest {
 
 /// Fills in the defaults from the optimizer's own learning rate and weight decay. Adds to `problems`, each at `where`, what cannot be: min_lr above
 /// max_lr, init_lr above max_lr, a warm-up not shorter than the decay, WSD without its decay, a constant weight decay that changes.
-Schedule make_schedule(const ScheduleRequest& request, double learning_rate, double weight_decay, std::int64_t total_steps, const std::string& where,
-                       ProblemList& problems);
+LrSchedule make_lr_schedule(const LrScheduleRequest& request, double learning_rate, double weight_decay, std::int64_t total_steps,
+                            const std::string& where, ProblemList& problems);
 /// The same learning rate and weight decay in every step: a recipe without a scheduler.
-Schedule constant_schedule(double learning_rate, double weight_decay);
+LrSchedule constant_schedule(double learning_rate, double weight_decay);
 
 /// For the step that follows `completed_steps` optimizer steps (0 for the first).
-double learning_rate(const Schedule& schedule, std::int64_t completed_steps);
-double weight_decay(const Schedule& schedule, std::int64_t completed_steps);
+double learning_rate(const LrSchedule& schedule, std::int64_t completed_steps);
+double weight_decay(const LrSchedule& schedule, std::int64_t completed_steps);
 
 /// The scheduler's part of a checkpoint.
-Json to_json(const Schedule& schedule);
+Json to_json(const LrSchedule& schedule);
 /// Reads it back; UserError at `where` when something is missing or unknown.
-Schedule schedule_from_json(const Json& json, const std::string& where);
+LrSchedule schedule_from_json(const Json& json, const std::string& where);
 
 /// Whose values a resumed run takes: the checkpoint's (the default), the recipe's (override_opt_param_scheduler), or both must agree
 /// (use_checkpoint_opt_param_scheduler: false).
 enum class ResumeSchedule : std::uint8_t { Checkpoint, Recipe, MustAgree };
 /// UserError at `where` naming every value that differs when they must agree.
-Schedule resume_schedule(const Schedule& recipe, const Schedule& checkpoint, ResumeSchedule policy, const std::string& where);
+LrSchedule resume_schedule(const LrSchedule& recipe, const LrSchedule& checkpoint, ResumeSchedule policy, const std::string& where);
 
 }  // namespace tessera::optim

@@ -1,4 +1,4 @@
-#include "tessera/optim/schedule.h"
+#include "tessera/optim/lr_schedule.h"
 
 #include <fmt/format.h>
 
@@ -42,7 +42,7 @@ auto value_of(const Names& names, const Json& json, const char* key, const std::
 
 double half_cosine(double ratio) { return 0.5 * (std::cos(std::numbers::pi * ratio) + 1.0); }
 
-double wsd_coefficient(const Schedule& schedule, std::int64_t step) {
+double wsd_coefficient(const LrSchedule& schedule, std::int64_t step) {
   const std::int64_t anneal_start = schedule.decay_steps - schedule.wsd_decay_steps;
   if (step <= anneal_start) return 1.0;
   const double ratio = static_cast<double>(step - anneal_start) / static_cast<double>(schedule.wsd_decay_steps);
@@ -60,7 +60,7 @@ double wsd_coefficient(const Schedule& schedule, std::int64_t step) {
 }
 
 // Share of max_lr − min_lr that is left after the warm-up.
-double decay_coefficient(const Schedule& schedule, std::int64_t step) {
+double decay_coefficient(const LrSchedule& schedule, std::int64_t step) {
   if (schedule.decay_style == DecayStyle::WSD) return wsd_coefficient(schedule, step);
   const double ratio = static_cast<double>(step - schedule.warmup_steps) / static_cast<double>(schedule.decay_steps - schedule.warmup_steps);
   return schedule.decay_style == DecayStyle::Linear ? 1.0 - ratio : half_cosine(ratio);
@@ -72,7 +72,7 @@ void refuse_negative(const char* key, Value value, const std::string& where, Pro
     problems.add({where, fmt::format("lr_scheduler.{} is negative ({})", key, value), "", fmt::format("set lr_scheduler.{} to 0 or more", key)});
 }
 
-void check_learning_rates(const Schedule& schedule, const std::string& where, ProblemList& problems) {
+void check_learning_rates(const LrSchedule& schedule, const std::string& where, ProblemList& problems) {
   refuse_negative("min_lr", schedule.min_lr, where, problems);
   if (schedule.min_lr > schedule.max_lr)
     problems.add({where, fmt::format("lr_scheduler.min_lr ({}) is above max_lr ({})", schedule.min_lr, schedule.max_lr),
@@ -82,7 +82,7 @@ void check_learning_rates(const Schedule& schedule, const std::string& where, Pr
                   "the warm-up rises to max_lr", "lower it, or raise optimizer.lr (or lr_scheduler.max_lr, where it is given)"});
 }
 
-void check_steps(const Schedule& schedule, const std::string& where, ProblemList& problems) {
+void check_steps(const LrSchedule& schedule, const std::string& where, ProblemList& problems) {
   refuse_negative("lr_warmup_steps", schedule.warmup_steps, where, problems);
   if (schedule.warmup_steps >= schedule.decay_steps)
     problems.add({where,
@@ -95,7 +95,7 @@ void check_steps(const Schedule& schedule, const std::string& where, ProblemList
          "the decay is the last part of the schedule", "choose lr_scheduler.wsd_decay_steps between 1 and lr_decay_steps"});
 }
 
-void check_weight_decay(const Schedule& schedule, const std::string& where, ProblemList& problems) {
+void check_weight_decay(const LrSchedule& schedule, const std::string& where, ProblemList& problems) {
   refuse_negative("start_wd", schedule.start_weight_decay, where, problems);
   if (schedule.end_weight_decay < schedule.start_weight_decay)
     problems.add({where, fmt::format("lr_scheduler.end_wd ({}) is below start_wd ({})", schedule.end_weight_decay, schedule.start_weight_decay),
@@ -108,7 +108,7 @@ void check_weight_decay(const Schedule& schedule, const std::string& where, Prob
                   "set lr_scheduler.wd_incr_steps to 1 or more"});
 }
 
-void check_wsd_request(const ScheduleRequest& request, const std::string& where, ProblemList& problems) {
+void check_wsd_request(const LrScheduleRequest& request, const std::string& where, ProblemList& problems) {
   if (request.decay_style != DecayStyle::WSD) return;
   if (!request.wsd_decay_steps)
     problems.add({where, "lr_scheduler.lr_decay_style: WSD needs wsd_decay_steps", "",
@@ -120,9 +120,9 @@ void check_wsd_request(const ScheduleRequest& request, const std::string& where,
 
 }  // namespace
 
-Schedule make_schedule(const ScheduleRequest& request, double learning_rate, double weight_decay, std::int64_t total_steps, const std::string& where,
-                       ProblemList& problems) {
-  Schedule schedule;
+LrSchedule make_lr_schedule(const LrScheduleRequest& request, double learning_rate, double weight_decay, std::int64_t total_steps,
+                            const std::string& where, ProblemList& problems) {
+  LrSchedule schedule;
   schedule.decay_style = request.decay_style;
   schedule.init_lr = request.init_lr.value_or(0.1 * learning_rate);
   schedule.max_lr = request.max_lr.value_or(learning_rate);
@@ -142,14 +142,14 @@ Schedule make_schedule(const ScheduleRequest& request, double learning_rate, dou
   return schedule;
 }
 
-Schedule constant_schedule(double learning_rate, double weight_decay) {
-  Schedule schedule;
+LrSchedule constant_schedule(double learning_rate, double weight_decay) {
+  LrSchedule schedule;
   schedule.init_lr = schedule.max_lr = schedule.min_lr = learning_rate;
   schedule.start_weight_decay = schedule.end_weight_decay = weight_decay;
   return schedule;
 }
 
-double learning_rate(const Schedule& schedule, std::int64_t completed_steps) {
+double learning_rate(const LrSchedule& schedule, std::int64_t completed_steps) {
   const auto step = static_cast<double>(completed_steps);
   if (schedule.warmup_steps > 0 && completed_steps <= schedule.warmup_steps)
     return schedule.init_lr + (schedule.max_lr - schedule.init_lr) * step / static_cast<double>(schedule.warmup_steps);
@@ -162,14 +162,14 @@ double learning_rate(const Schedule& schedule, std::int64_t completed_steps) {
   return schedule.min_lr + decay_coefficient(schedule, completed_steps) * (schedule.max_lr - schedule.min_lr);
 }
 
-double weight_decay(const Schedule& schedule, std::int64_t completed_steps) {
+double weight_decay(const LrSchedule& schedule, std::int64_t completed_steps) {
   if (schedule.weight_decay_style == WeightDecayStyle::Constant || completed_steps > schedule.weight_decay_steps) return schedule.end_weight_decay;
   const double ratio = static_cast<double>(completed_steps) / static_cast<double>(schedule.weight_decay_steps);
   const double coefficient = schedule.weight_decay_style == WeightDecayStyle::Linear ? ratio : half_cosine(1.0 - ratio);
   return schedule.start_weight_decay + coefficient * (schedule.end_weight_decay - schedule.start_weight_decay);
 }
 
-Json to_json(const Schedule& schedule) {
+Json to_json(const LrSchedule& schedule) {
   return {{"lr_decay_style", name_of(kDecayStyles, schedule.decay_style)},
           {"init_lr", schedule.init_lr},
           {"max_lr", schedule.max_lr},
@@ -184,8 +184,8 @@ Json to_json(const Schedule& schedule) {
           {"wd_incr_style", name_of(kWeightDecayStyles, schedule.weight_decay_style)}};
 }
 
-Schedule schedule_from_json(const Json& json, const std::string& where) try {
-  Schedule schedule;
+LrSchedule schedule_from_json(const Json& json, const std::string& where) try {
+  LrSchedule schedule;
   schedule.decay_style = value_of(kDecayStyles, json, "lr_decay_style", where);
   schedule.init_lr = json.at("init_lr").get<double>();
   schedule.max_lr = json.at("max_lr").get<double>();
@@ -203,7 +203,7 @@ Schedule schedule_from_json(const Json& json, const std::string& where) try {
   throw UserError(Problem{where, std::string("not a saved schedule: ") + error.what(), "", kOtherCheckpoint});
 }
 
-Schedule resume_schedule(const Schedule& recipe, const Schedule& checkpoint, ResumeSchedule policy, const std::string& where) {
+LrSchedule resume_schedule(const LrSchedule& recipe, const LrSchedule& checkpoint, ResumeSchedule policy, const std::string& where) {
   if (policy == ResumeSchedule::Recipe) return recipe;
   if (policy == ResumeSchedule::MustAgree) {
     const Json ours = to_json(recipe);
