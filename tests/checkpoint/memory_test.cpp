@@ -59,7 +59,7 @@ fs::path save_large(const fs::path& directory) {
 std::int64_t growth(const std::function<void()>& work) {
   work();
   std::ofstream("/proc/self/clear_refs") << "5";  // the peak begins anew
-  const auto before = static_cast<std::int64_t>(resident_bytes());
+  const auto before = static_cast<std::int64_t>(test::resident_bytes());
   work();
   return static_cast<std::int64_t>(peak_resident_bytes()) - before;
 }

@@ -4,8 +4,7 @@
 #include "data/dataset/dataset_fixture.h"
 #include "tessera/data/dataset/agent_messages.h"
 #include "tessera/data/dataset/chat_dataset.h"
-#include "tessera/data/dataset/hellaswag.h"
-#include "tessera/data/dataset/xlam.h"
+#include "tessera/data/dataset/record_dataset.h"
 
 namespace tessera::data {
 namespace {
@@ -34,21 +33,21 @@ class AutoModelTest : public ::testing::Test {
 TEST_F(AutoModelTest, HellaSwag) {
   for (const auto& [tokenizer, expected] : golden_["hellaswag"].items()) {
     context_.tokenizer = test::small_tokenizer(tokenizer);
-    expect_rows(HellaSwagDataset(records_of(expected["records"]), 0, false, context_), expected["rows"]);
+    expect_rows(*hellaswag_dataset(records_of(expected["records"]), 0, false, context_), expected["rows"]);
   }
 }
 
 TEST_F(AutoModelTest, HellaSwagPadsToAMultipleOfEight) {
   const OrderedJson& expected = golden_["hellaswag"]["tokenizer"];
-  const HellaSwagDataset dataset(records_of(expected["records"]), 0, true, context_);
+  const auto dataset = hellaswag_dataset(records_of(expected["records"]), 0, true, context_);
   std::size_t longest = 0;
   for (const OrderedJson& row : expected["rows"]) longest = std::max(longest, row["input_ids"].size());
-  EXPECT_EQ(dataset.sample(0).padded_length, static_cast<std::int64_t>((longest + 7) / 8 * 8));
+  EXPECT_EQ(dataset->sample(0).padded_length, static_cast<std::int64_t>((longest + 7) / 8 * 8));
 }
 
 TEST_F(AutoModelTest, Xlam) {
   context_.chat_template = ChatTemplate(golden_["template"].get<std::string>(), "golden");
-  expect_rows(XlamDataset(records_of(golden_["xlam"]["records"]), {}, context_), golden_["xlam"]["rows"]);
+  expect_rows(*xlam_dataset(records_of(golden_["xlam"]["records"]), {}, context_), golden_["xlam"]["rows"]);
 }
 
 TEST_F(AutoModelTest, Chat) {

@@ -4,11 +4,7 @@
 
 #include "data/dataset/dataset_fixture.h"
 #include "tessera/data/dataset/agent_messages.h"
-#include "tessera/data/dataset/column_mapped.h"
-#include "tessera/data/dataset/hellaswag.h"
-#include "tessera/data/dataset/seq2seq.h"
-#include "tessera/data/dataset/squad.h"
-#include "tessera/data/dataset/xlam.h"
+#include "tessera/data/dataset/record_dataset.h"
 
 namespace tessera::data {
 namespace {
@@ -124,30 +120,30 @@ TEST_F(ConversationDatasetTest, CutSamplesAreCounted) {
       "{\"question\": \"Who?\", \"answers\": {\"text\": [\"Oda\"]}, \"context\": \"\"}\n"
       "{\"question\": \"Who?\", \"answers\": {\"text\": [\"Oda Brennick\"]}, \"context\": \"\"}\n";
   const Seq2SeqColumns columns{"", "question", "answers"};
-  const std::int64_t pair = std::ssize(Seq2SeqDataset(records_of(pairs), columns, {}, context_).sample(0).input_ids) + 1;
-  expect_one(Seq2SeqDataset(records_of(pairs), columns, cut_to(pair), context_), pair);
-  const std::int64_t question = std::ssize(SquadDataset(records_of(pairs), {}, context_).sample(0).input_ids) + 1;
-  expect_one(SquadDataset(records_of(pairs), cut_to(question), context_), question);
+  const std::int64_t pair = std::ssize(seq2seq_dataset(records_of(pairs), columns, {}, context_)->sample(0).input_ids) + 1;
+  expect_one(*seq2seq_dataset(records_of(pairs), columns, cut_to(pair), context_), pair);
+  const std::int64_t question = std::ssize(squad_dataset(records_of(pairs), {}, context_)->sample(0).input_ids) + 1;
+  expect_one(*squad_dataset(records_of(pairs), cut_to(question), context_), question);
   const ColumnMappedOptions mapped{{std::nullopt, "q", "a"}, {}, false};
   const std::string columns_of = "{\"q\": \"Who?\", \"a\": \"Oda\"}\n{\"q\": \"Who?\", \"a\": \"Oda Brennick\"}\n";
-  const std::int64_t column = std::ssize(ColumnMappedDataset(records_of(columns_of), mapped, context_).sample(0).input_ids) + 1;
-  expect_one(ColumnMappedDataset(records_of(columns_of), {mapped.columns, cut_to(column), false}, context_), column);
+  const std::int64_t column = std::ssize(column_mapped_dataset(records_of(columns_of), mapped, context_)->sample(0).input_ids) + 1;
+  expect_one(*column_mapped_dataset(records_of(columns_of), {mapped.columns, cut_to(column), false}, context_), column);
 
   const std::string endings =
       "{\"ctx\": \"x\", \"endings\": [\" Oda\"], \"label\": 0}\n{\"ctx\": \"x\", \"endings\": [\" Oda Brennick\"], \"label\": 0}\n";
-  const std::int64_t ending = std::ssize(HellaSwagDataset(records_of(endings), 0, false, context_).sample(0).input_ids);
-  expect_one(HellaSwagDataset(records_of(endings), ending, false, context_), ending);
+  const std::int64_t ending = std::ssize(hellaswag_dataset(records_of(endings), 0, false, context_)->sample(0).input_ids);
+  expect_one(*hellaswag_dataset(records_of(endings), ending, false, context_), ending);
 }
 
 TEST_F(ConversationDatasetTest, NeedsATemplate) {
   context_.chat_template.reset();
   EXPECT_THAT(chat_error(kGood), HasSubstr("there is no chat template"));
-  EXPECT_THAT(test::error_of([&] { XlamDataset(records_of("{\"query\": \"x\"}"), {}, context_); }), HasSubstr("there is no chat template"));
+  EXPECT_THAT(test::error_of([&] { xlam_dataset(records_of("{\"query\": \"x\"}"), {}, context_); }), HasSubstr("there is no chat template"));
 }
 
 TEST_F(ConversationDatasetTest, XlamNamesWhatIsWrong) {
   const std::string error = test::error_of([&] {
-    XlamDataset(
+    xlam_dataset(
         records_of(
             "{\"query\": \"x\", \"tools\": \"[]\", \"answers\": \"[]\"}\n{\"query\": \"x\", \"tools\": 3, \"answers\": []}\n{\"query\": \"x\"}\n"),
         {}, context_);
@@ -159,7 +155,7 @@ TEST_F(ConversationDatasetTest, XlamNamesWhatIsWrong) {
 
 TEST_F(ConversationDatasetTest, HellaSwagNamesWhatIsWrong) {
   const std::string error = test::error_of([&] {
-    HellaSwagDataset(
+    hellaswag_dataset(
         records_of("{\"ctx\": \"x\", \"endings\": [\"a\"], \"label\": \"\"}\n{\"ctx\": \"x\", \"endings\": [\"a\"], \"label\": 1}\n{\"ctx\": \"\", "
                    "\"endings\": [\"a\"], \"label\": 0}\n"),
         0, false, context_);
@@ -172,17 +168,18 @@ TEST_F(ConversationDatasetTest, HellaSwagNamesWhatIsWrong) {
 TEST_F(ConversationDatasetTest, Seq2SeqFillsTheTemplate) {
   const Seq2SeqColumns squad{"question: {question}  context: {context} {{}}", "question", "answers"};
   const std::string record = R"({"question": "Who?", "context": "Oda keeps it.", "answers": {"text": ["Oda"]}})";
-  const Seq2SeqDataset dataset(records_of(record), squad, {.answer_only_loss_mask = false}, context_);
-  EXPECT_EQ(test::text_of(context_, dataset.sample(0).input_ids) + "a", "question: Who?  context: Oda keeps it. {} Oda");
-  const Seq2SeqDataset plain(records_of(R"({"source": "a", "target": 5})"), {"", "source", "target"}, {.answer_only_loss_mask = false}, context_);
-  EXPECT_EQ(plain.sample(0).labels.back(), *context_.tokenizer->id("5"));
-  EXPECT_THAT(test::error_of([&] { Seq2SeqDataset(records_of(record), {"{nothing}", "", "answers"}, {}, context_); }),
+  const auto dataset = seq2seq_dataset(records_of(record), squad, {.answer_only_loss_mask = false}, context_);
+  EXPECT_EQ(test::text_of(context_, dataset->sample(0).input_ids) + "a", "question: Who?  context: Oda keeps it. {} Oda");
+  const auto plain =
+      seq2seq_dataset(records_of(R"({"source": "a", "target": 5})"), {"", "source", "target"}, {.answer_only_loss_mask = false}, context_);
+  EXPECT_EQ(plain->sample(0).labels.back(), *context_.tokenizer->id("5"));
+  EXPECT_THAT(test::error_of([&] { seq2seq_dataset(records_of(record), {"{nothing}", "", "answers"}, {}, context_); }),
               HasSubstr("data.jsonl:1: there is no column 'nothing'"));
-  EXPECT_THAT(test::error_of([&] { Seq2SeqDataset(records_of(record), {"{question", "", "answers"}, {}, context_); }),
+  EXPECT_THAT(test::error_of([&] { seq2seq_dataset(records_of(record), {"{question", "", "answers"}, {}, context_); }),
               HasSubstr("a brace without its partner"));
-  EXPECT_THAT(
-      test::error_of([&] { Seq2SeqDataset(records_of(R"({"question": "x", "answers": {"text": []}})"), {"", "question", "answers"}, {}, context_); }),
-      HasSubstr("data.jsonl:1: the target (column 'answers') is empty"));
+  EXPECT_THAT(test::error_of(
+                  [&] { seq2seq_dataset(records_of(R"({"question": "x", "answers": {"text": []}})"), {"", "question", "answers"}, {}, context_); }),
+              HasSubstr("data.jsonl:1: the target (column 'answers') is empty"));
 }
 
 }  // namespace

@@ -1,8 +1,7 @@
-#include "tessera/data/dataset/squad.h"
-
 #include <gmock/gmock.h>
 
 #include "data/dataset/dataset_fixture.h"
+#include "tessera/data/dataset/record_dataset.h"
 
 namespace tessera::data {
 namespace {
@@ -11,9 +10,9 @@ using ::testing::HasSubstr;
 
 class SquadTest : public ::testing::Test {
  protected:
-  SquadDataset dataset_of(std::string_view text, const InstructionOptions& options = {}) {
+  std::unique_ptr<Dataset> dataset_of(std::string_view text, const InstructionOptions& options = {}) {
     test::write_file(directory_ / "squad.jsonl", text);
-    return {Records({directory_ / "squad.jsonl"}), options, context_};
+    return squad_dataset(Records({directory_ / "squad.jsonl"}), options, context_);
   }
   test::TemporaryDirectory directory_;
   DatasetContext context_ = test::small_context();
@@ -22,12 +21,12 @@ class SquadTest : public ::testing::Test {
 
 TEST_F(SquadTest, MakesThePrompt) {
   const auto dataset = dataset_of(record_, {.answer_only_loss_mask = false});
-  EXPECT_EQ(test::text_of(context_, dataset.sample(0).input_ids) + "a", "Context: Oda keeps it. Question: Who? Answer: Oda");
+  EXPECT_EQ(test::text_of(context_, dataset->sample(0).input_ids) + "a", "Context: Oda keeps it. Question: Who? Answer: Oda");
 }
 
 TEST_F(SquadTest, ChatTemplateHasNoSystemMessage) {
   context_.chat_template = test::chatml();
-  EXPECT_EQ(test::text_of(context_, dataset_of(record_).sample(0).input_ids),
+  EXPECT_EQ(test::text_of(context_, dataset_of(record_)->sample(0).input_ids),
             "<|im_start|>user\nContext: Oda keeps it. Question: Who? Answer: <|im_end|>\n<|im_start|>assistant\nOda<|im_end|>");
 }
 

@@ -6,19 +6,16 @@
 #include <array>
 
 #include "tessera/config/hub.h"
+#include "tessera/core/environment.h"
 #include "tessera/core/error.h"
 #include "tessera/data/dataset/agent_messages.h"
 #include "tessera/data/dataset/chat_dataset.h"
-#include "tessera/data/dataset/column_mapped.h"
 #include "tessera/data/dataset/files.h"
-#include "tessera/data/dataset/hellaswag.h"
 #include "tessera/data/dataset/megatron_dataset.h"
 #include "tessera/data/dataset/mock.h"
 #include "tessera/data/dataset/nanogpt_dataset.h"
-#include "tessera/data/dataset/seq2seq.h"
-#include "tessera/data/dataset/squad.h"
+#include "tessera/data/dataset/record_dataset.h"
 #include "tessera/data/dataset/text.h"
-#include "tessera/data/dataset/xlam.h"
 #include "tessera/data/hub/hub.h"
 
 namespace tessera::data {
@@ -45,7 +42,7 @@ InstructionOptions instruction_options(const config::Dataset& options, const Dat
 
 /// Names of the hub become the folders that hold their files.
 std::vector<std::string> on_disk(const config::Dataset& options, const DatasetContext& context) {
-  const config::Environment environment = context.environment ? context.environment : config::process_environment();
+  const Environment environment = context.environment ? context.environment : process_environment();
   std::vector<std::string> paths;
   for (const std::string& path : options.paths) {
     const bool hub = !std::filesystem::exists(path) && config::looks_like_hub_name(path);
@@ -78,16 +75,15 @@ ColumnMapping mapping_of(const config::Dataset& options) {
 
 std::unique_ptr<Dataset> build_column_mapped(const config::Dataset& options, const DatasetContext& context) {
   const ColumnMappedOptions column_mapped{mapping_of(options), instruction_options(options, context), options.use_hf_chat_template};
-  return std::make_unique<ColumnMappedDataset>(records_of(options, context), column_mapped, context);
+  return column_mapped_dataset(records_of(options, context), column_mapped, context);
 }
 
 std::unique_ptr<Dataset> build_squad(const config::Dataset& options, const DatasetContext& context) {
-  return std::make_unique<SquadDataset>(records_of(options, context), instruction_options(options, context), context);
+  return squad_dataset(records_of(options, context), instruction_options(options, context), context);
 }
 
 std::unique_ptr<Dataset> build_hellaswag(const config::Dataset& options, const DatasetContext& context) {
-  return std::make_unique<HellaSwagDataset>(records_of(options, context), options.seq_length.value_or(0),
-                                            options.padding == config::Padding::MaxLength, context);
+  return hellaswag_dataset(records_of(options, context), options.seq_length.value_or(0), options.padding == config::Padding::MaxLength, context);
 }
 
 std::unique_ptr<Dataset> build_chat(const config::Dataset& options, const DatasetContext& context) {
@@ -111,13 +107,12 @@ std::unique_ptr<Dataset> build_tulu3(const config::Dataset& options, const Datas
 }
 
 std::unique_ptr<Dataset> build_xlam(const config::Dataset& options, const DatasetContext& context) {
-  return std::make_unique<XlamDataset>(records_of(options, context), instruction_options(options, context), context);
+  return xlam_dataset(records_of(options, context), instruction_options(options, context), context);
 }
 
 std::unique_ptr<Dataset> build_seq2seq(const config::Dataset& options, const DatasetContext& context) {
-  return std::make_unique<Seq2SeqDataset>(records_of(options, context),
-                                          Seq2SeqColumns{options.source_template, options.source_key, options.target_key},
-                                          instruction_options(options, context), context);
+  return seq2seq_dataset(records_of(options, context), Seq2SeqColumns{options.source_template, options.source_key, options.target_key},
+                         instruction_options(options, context), context);
 }
 
 std::unique_ptr<Dataset> build_nanogpt(const config::Dataset& options, const DatasetContext& context) {

@@ -1,15 +1,11 @@
-#include "tessera/data/dataset/hellaswag.h"
-
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <charconv>
 #include <utility>
 
 #include "tessera/core/error.h"
 #include "tessera/data/dataset/checks.h"
-#include "tessera/data/dataset/parallel.h"
-#include "tessera/data/lengths.h"
+#include "tessera/data/dataset/record_dataset.h"
 
 namespace tessera::data {
 namespace {
@@ -42,36 +38,26 @@ std::string ending_of(const OrderedJson& record, const std::string& where) {
   return (*endings)[static_cast<std::size_t>(label)].get<std::string>();
 }
 
-}  // namespace
+struct Pair {
+  std::string context;
+  std::string ending;
+};
 
-HellaSwagDataset::HellaSwagDataset(Records records, std::int64_t seq_length, bool pad, DatasetContext context)
-    : records_(std::move(records)),
-      seq_length_(seq_length),
-      context_(std::move(context)),
-      long_samples_({.seq_length = seq_length, .truncate = seq_length > 0}, context_) {
-  refuse_empty(records_);
-  for_each_index(records_.size(), context_.num_threads, "checking samples", [this](std::int64_t index) {
-    const Pair texts = pair(index);
-    long_samples_.check(std::ssize(texts.context) + std::ssize(texts.ending) + kSpecialTokens,
-                        [&] { return make_sample(texts, records_.where(index)); });
-  });
-  if (!pad) return;
-  const std::vector<std::int32_t> lengths = sample_lengths(*this, context_.num_threads);
-  padded_length_ = (*std::ranges::max_element(lengths) + 7) / 8 * 8;
-  if (context_.context_length > 0) padded_length_ = std::min(padded_length_, context_.context_length);
-}
-
-HellaSwagDataset::Pair HellaSwagDataset::pair(std::int64_t index) const {
-  const OrderedJson record = records_.record(index);
-  const std::string where = records_.where(index);
+Pair pair_of(const Records& from, std::int64_t index) {
+  const OrderedJson record = from.record(index);
+  const std::string where = from.where(index);
   Pair pair{needed_text(record, "ctx", where), ending_of(record, where)};
   if (pair.context.empty() || pair.ending.empty())
     throw UserError({where, "the context or the ending is empty", "a sample has something to read and something to learn", "remove the record"});
   return pair;
 }
 
-InstructionSample HellaSwagDataset::make_sample(const Pair& texts, const std::string& where) const {
-  const Tokenizer& tokenizer = *context_.tokenizer;
+std::int64_t check(const Records& from, std::int64_t index) {
+  const auto [context, ending] = pair_of(from, index);
+  return std::ssize(context) + std::ssize(ending) + kSpecialTokens;
+}
+
+InstructionSample make_sample(const Pair& texts, std::int64_t seq_length, const Tokenizer& tokenizer, const std::string& where) {
   std::vector<TokenId> context = tokenizer.encode(texts.context, true);
   std::vector<TokenId> ending = tokenizer.encode(texts.ending, true);
   if (tokenizer.is_special(context.back())) context.pop_back();
@@ -83,29 +69,32 @@ InstructionSample HellaSwagDataset::make_sample(const Pair& texts, const std::st
   InstructionSample sample;
   sample.input_ids.assign(context.begin(), context.end());
   sample.input_ids.insert(sample.input_ids.end(), ending.begin(), ending.end());
-  sample.labels.assign(context.size() - 1, ignored_label);
+  sample.labels.assign(context.size() - 1, kIgnoredLabel);
   sample.labels.insert(sample.labels.end(), ending.begin(), ending.end());
-  sample.labels.push_back(ignored_label);
-  if (seq_length_ > 0 && std::ssize(sample.input_ids) > seq_length_) {
-    sample.num_cut = std::ssize(sample.input_ids) - seq_length_;
-    sample.input_ids.resize(static_cast<std::size_t>(seq_length_));
-    sample.labels.resize(static_cast<std::size_t>(seq_length_));
+  sample.labels.push_back(kIgnoredLabel);
+  if (seq_length > 0 && std::ssize(sample.input_ids) > seq_length) {
+    sample.num_cut = std::ssize(sample.input_ids) - seq_length;
+    sample.input_ids.resize(static_cast<std::size_t>(seq_length));
+    sample.labels.resize(static_cast<std::size_t>(seq_length));
   }
-  sample.padded_length = padded_length_;
-  check_sample_fits(sample, context_, where);
   return sample;
 }
 
-Sample HellaSwagDataset::sample(std::int64_t index) const {
-  Sample sample = make_sample(pair(index), records_.where(index));
-  sample.number = index;
-  return sample;
-}
+}  // namespace
 
-std::string HellaSwagDataset::description() const {
-  const std::string padding = padded_length_ > 0 ? fmt::format(", padded to {} tokens", padded_length_) : "";
-  return fmt::format("{} HellaSwag contexts with their endings from {}{}{}", records_.size(), records_.description(), padding,
-                     long_samples_.description());
+std::unique_ptr<Dataset> hellaswag_dataset(Records records, std::int64_t seq_length, bool pad, const DatasetContext& context) {
+  RecordKind kind{.description = "HellaSwag contexts with their endings",
+                  .instruction = {.seq_length = seq_length, .truncate = seq_length > 0},
+                  .pad_to_longest = pad,
+                  .check = check,
+                  .make_sample = nullptr};
+  kind.make_sample = [seq_length, context](const Records& from, std::int64_t index) {
+    const std::string where = from.where(index);
+    InstructionSample sample = make_sample(pair_of(from, index), seq_length, *context.tokenizer, where);
+    check_sample_fits(sample, context, where);
+    return sample;
+  };
+  return std::make_unique<RecordDataset>(std::move(records), context, std::move(kind));
 }
 
 }  // namespace tessera::data

@@ -12,6 +12,9 @@
 
 namespace tessera::data {
 
+/// What a chat template may add to the texts.
+inline constexpr std::int64_t kTemplateTokens = 256;
+
 /// How a prompt and its answer become tokens: the options that AutoModel's instruction datasets share.
 struct InstructionOptions {
   std::int64_t seq_length = 0;        ///< 0: none. Tokens, before the shift that makes labels of them

@@ -1,12 +1,10 @@
-#include "tessera/data/dataset/seq2seq.h"
-
 #include <fmt/format.h>
 
 #include <utility>
 
 #include "tessera/core/error.h"
-#include "tessera/data/dataset/parallel.h"
 #include "tessera/data/dataset/python_json.h"
+#include "tessera/data/dataset/record_dataset.h"
 
 namespace tessera::data {
 namespace {
@@ -44,41 +42,38 @@ std::string target_text(const OrderedJson& value) {
   return value.is_null() ? "" : stripped(python_text(value));
 }
 
+struct Pair {
+  std::string source;
+  std::string target;
+};
+
+Pair pair_of(const Seq2SeqColumns& columns, const Records& from, std::int64_t index) {
+  const OrderedJson record = from.record(index);
+  const std::string where = from.where(index);
+  const std::string source = columns.source_template.empty() ? python_text(column(record, columns.source_key, where))
+                                                             : filled_template(columns.source_template, record, where);
+  return {source, target_text(column(record, columns.target_key, where))};
+}
+
+std::int64_t check(const Seq2SeqColumns& columns, const Records& from, std::int64_t index) {
+  const auto [source, target] = pair_of(columns, from, index);
+  if (target.empty())
+    throw UserError({from.where(index), fmt::format("the target (column '{}') is empty", columns.target_key), "a sample needs something to learn",
+                     "remove the record, or complete it"});
+  return std::ssize(source) + std::ssize(target);
+}
+
 }  // namespace
 
-Seq2SeqDataset::Seq2SeqDataset(Records records, Seq2SeqColumns columns, InstructionOptions options, DatasetContext context)
-    : records_(std::move(records)), columns_(std::move(columns)), options_(options), context_(std::move(context)), long_samples_(options_, context_) {
-  refuse_empty(records_);
-  for_each_index(records_.size(), context_.num_threads, "checking samples", [this](std::int64_t index) {
-    const Pair found = pair(index);
-    const std::string where = records_.where(index);
-    if (found.target.empty())
-      throw UserError({where, fmt::format("the target (column '{}') is empty", columns_.target_key), "a sample needs something to learn",
-                       "remove the record, or complete it"});
-    long_samples_.check(std::ssize(found.source) + std::ssize(found.target), [&] { return make_sample(found, where); });
-  });
-}
-
-Seq2SeqDataset::Pair Seq2SeqDataset::pair(std::int64_t index) const {
-  const OrderedJson record = records_.record(index);
-  const std::string where = records_.where(index);
-  const std::string source = columns_.source_template.empty() ? python_text(column(record, columns_.source_key, where))
-                                                              : filled_template(columns_.source_template, record, where);
-  return {source, target_text(column(record, columns_.target_key, where))};
-}
-
-InstructionSample Seq2SeqDataset::make_sample(const Pair& pair, const std::string& where) const {
-  return prompt_completion_sample(pair.source + " ", pair.target, options_, context_, where);
-}
-
-Sample Seq2SeqDataset::sample(std::int64_t index) const {
-  Sample sample = make_sample(pair(index), records_.where(index));
-  sample.number = index;
-  return sample;
-}
-
-std::string Seq2SeqDataset::description() const {
-  return fmt::format("{} pairs of source and target from {}{}", records_.size(), records_.description(), long_samples_.description());
+std::unique_ptr<Dataset> seq2seq_dataset(Records records, const Seq2SeqColumns& columns, const InstructionOptions& options,
+                                         const DatasetContext& context) {
+  RecordKind kind{.description = "pairs of source and target", .instruction = options, .check = nullptr, .make_sample = nullptr};
+  kind.check = [columns](const Records& from, std::int64_t index) { return check(columns, from, index); };
+  kind.make_sample = [columns, options, context](const Records& from, std::int64_t index) {
+    const auto [source, target] = pair_of(columns, from, index);
+    return prompt_completion_sample(source + " ", target, options, context, from.where(index));
+  };
+  return std::make_unique<RecordDataset>(std::move(records), context, std::move(kind));
 }
 
 }  // namespace tessera::data

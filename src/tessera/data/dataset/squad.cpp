@@ -1,17 +1,12 @@
-#include "tessera/data/dataset/squad.h"
-
 #include <fmt/format.h>
 
 #include <utility>
 
 #include "tessera/core/error.h"
-#include "tessera/data/dataset/parallel.h"
+#include "tessera/data/dataset/record_dataset.h"
 
 namespace tessera::data {
 namespace {
-
-/// As in column_mapped.cpp: what a template adds to the texts.
-constexpr std::int64_t kTemplateTokens = 256;
 
 std::string first_answer(const OrderedJson& record, const std::string& where) {
   const auto answers = record.find("answers");
@@ -23,44 +18,38 @@ std::string first_answer(const OrderedJson& record, const std::string& where) {
   return texts->empty() ? "" : stripped(texts->front().get<std::string>());
 }
 
-}  // namespace
+struct Pair {
+  std::string prompt;
+  std::string answer;
+};
 
-SquadDataset::SquadDataset(Records records, InstructionOptions options, DatasetContext context)
-    : records_(std::move(records)), options_(options), context_(std::move(context)), long_samples_(options_, context_) {
-  refuse_empty(records_);
-  for_each_index(records_.size(), context_.num_threads, "checking samples", [this](std::int64_t index) { check(index); });
-}
-
-SquadDataset::Pair SquadDataset::pair(std::int64_t index) const {
-  const OrderedJson record = records_.record(index);
-  const std::string where = records_.where(index);
+Pair pair_of(const Records& from, std::int64_t index) {
+  const OrderedJson record = from.record(index);
+  const std::string where = from.where(index);
   return {fmt::format("Context: {} Question: {} Answer: ", needed_text(record, "context", where), needed_text(record, "question", where)),
           first_answer(record, where)};
 }
 
-void SquadDataset::check(std::int64_t index) {
-  const Pair found = pair(index);
-  const std::string where = records_.where(index);
-  if (found.answer.empty()) throw UserError({where, "the answer is empty", "a sample needs something to learn", "remove the record, or complete it"});
-  long_samples_.check(std::ssize(found.prompt) + std::ssize(found.answer) + kTemplateTokens, [&] { return make_sample(found, where); });
+std::int64_t check(const Records& from, std::int64_t index) {
+  const auto [prompt, answer] = pair_of(from, index);
+  if (answer.empty())
+    throw UserError({from.where(index), "the answer is empty", "a sample needs something to learn", "remove the record, or complete it"});
+  return std::ssize(prompt) + std::ssize(answer) + kTemplateTokens;
 }
 
-InstructionSample SquadDataset::make_sample(const Pair& pair, const std::string& where) const {
-  if (!context_.chat_template) return prompt_completion_sample(pair.prompt, pair.answer, options_, context_, where);
-  OrderedJson messages = OrderedJson::array();
-  messages.push_back(OrderedJson{{"role", "user"}, {"content", pair.prompt}});
-  messages.push_back(OrderedJson{{"role", "assistant"}, {"content", pair.answer}});
-  return conversation_sample({messages}, options_, context_, where);
-}
+}  // namespace
 
-Sample SquadDataset::sample(std::int64_t index) const {
-  Sample sample = make_sample(pair(index), records_.where(index));
-  sample.number = index;
-  return sample;
-}
-
-std::string SquadDataset::description() const {
-  return fmt::format("{} SQuAD questions from {}{}", records_.size(), records_.description(), long_samples_.description());
+std::unique_ptr<Dataset> squad_dataset(Records records, const InstructionOptions& options, const DatasetContext& context) {
+  const auto make_sample = [options, context](const Records& from, std::int64_t index) {
+    const auto [prompt, answer] = pair_of(from, index);
+    if (!context.chat_template) return prompt_completion_sample(prompt, answer, options, context, from.where(index));
+    OrderedJson messages = OrderedJson::array();
+    messages.push_back(OrderedJson{{"role", "user"}, {"content", prompt}});
+    messages.push_back(OrderedJson{{"role", "assistant"}, {"content", answer}});
+    return conversation_sample({messages}, options, context, from.where(index));
+  };
+  return std::make_unique<RecordDataset>(
+      std::move(records), context, RecordKind{.description = "SQuAD questions", .instruction = options, .check = check, .make_sample = make_sample});
 }
 
 }  // namespace tessera::data

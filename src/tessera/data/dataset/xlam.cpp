@@ -1,5 +1,3 @@
-#include "tessera/data/dataset/xlam.h"
-
 #include <fmt/format.h>
 
 #include <array>
@@ -8,8 +6,8 @@
 
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
-#include "tessera/data/dataset/parallel.h"
 #include "tessera/data/dataset/python_json.h"
+#include "tessera/data/dataset/record_dataset.h"
 
 namespace tessera::data {
 namespace {
@@ -97,41 +95,37 @@ OrderedJson calls_of(const OrderedJson& record, const std::string& where) {
   return calls;
 }
 
-}  // namespace
-
-Conversation xlam_conversation(const OrderedJson& record, const std::string& where) {
+Conversation conversation_of_record(const Records& from, std::int64_t index) {
+  const OrderedJson record = from.record(index);
+  const std::string where = from.where(index);
   Conversation conversation{OrderedJson::array(), tools_of(record, where)};
   conversation.messages.push_back({{"role", "user"}, {"content", needed_text(record, "query", where)}});
   conversation.messages.push_back({{"role", "assistant"}, {"content", ""}, {"tool_calls", calls_of(record, where)}});
   return conversation;
 }
 
-XlamDataset::XlamDataset(Records records, InstructionOptions options, DatasetContext context)
-    : records_(std::move(records)), options_(options), context_(std::move(context)), long_samples_(options_, context_) {
-  refuse_empty(records_);
-  if (!context_.chat_template) {
+std::int64_t check(const DatasetContext& context, const Records& from, std::int64_t index) {
+  const std::string where = from.where(index);
+  const Conversation conversation = conversation_of_record(from, index);
+  if (conversation.messages[1]["tool_calls"].empty())
+    throw UserError({where, "the answer calls nothing", "a sample needs something to learn", "remove the record, or complete it"});
+  return conversation_bytes(conversation, context, where);
+}
+
+}  // namespace
+
+std::unique_ptr<Dataset> xlam_dataset(Records records, const InstructionOptions& options, const DatasetContext& context) {
+  refuse_empty(records);
+  if (!context.chat_template) {
     throw UserError({"", "there is no chat template", "function calls are rendered with the tokenizer's template",
                      "set chat_template to a .jinja file, or use a model that was trained to call functions"});
   }
-  for_each_index(records_.size(), context_.num_threads, "checking samples", [this](std::int64_t index) {
-    const std::string where = records_.where(index);
-    const Conversation conversation = xlam_conversation(records_.record(index), where);
-    if (conversation.messages[1]["tool_calls"].empty())
-      throw UserError({where, "the answer calls nothing", "a sample needs something to learn", "remove the record, or complete it"});
-    long_samples_.check(conversation_bytes(conversation, context_, where),
-                        [&] { return conversation_sample(conversation, options_, context_, where); });
-  });
-}
-
-Sample XlamDataset::sample(std::int64_t index) const {
-  const std::string where = records_.where(index);
-  Sample sample = conversation_sample(xlam_conversation(records_.record(index), where), options_, context_, where);
-  sample.number = index;
-  return sample;
-}
-
-std::string XlamDataset::description() const {
-  return fmt::format("{} function calls from {}{}", records_.size(), records_.description(), long_samples_.description());
+  RecordKind kind{.description = "function calls", .instruction = options, .check = nullptr, .make_sample = nullptr};
+  kind.check = [context](const Records& from, std::int64_t index) { return check(context, from, index); };
+  kind.make_sample = [options, context](const Records& from, std::int64_t index) {
+    return conversation_sample(conversation_of_record(from, index), options, context, from.where(index));
+  };
+  return std::make_unique<RecordDataset>(std::move(records), context, std::move(kind));
 }
 
 }  // namespace tessera::data
