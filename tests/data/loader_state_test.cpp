@@ -21,7 +21,7 @@ class Words : public Dataset {
   std::int64_t size() const override { return size_; }
   Sample sample(std::int64_t index) const override {
     if (index == broken) throw UserError({"data.jsonl:1", "broken", "", ""});
-    Sample sample{.input_ids = {prompt_}, .labels = {ignored_label}};
+    Sample sample{.input_ids = {prompt_}, .labels = {kIgnoredLabel}};
     sample.input_ids.resize(length_ + 1, base_ + index);
     sample.labels.resize(length_ + 1, base_ + index);
     return sample;

@@ -64,7 +64,7 @@ struct SaveRequest {
 
 struct DirectoryOptions {
   std::uint64_t max_shard_size = formats::kDefaultMaxShardSize;  ///< bytes of a consolidated file
-  std::optional<std::int64_t> max_recent_checkpoints = {};  ///< absent: keep all
+  std::optional<std::int64_t> max_recent_checkpoints = {};       ///< absent: keep all
   /// How long a rank waits to see what rank 0 wrote there: network file systems remember for up to half a minute that there was nothing.
   std::chrono::milliseconds visible_within{40'000};
 };

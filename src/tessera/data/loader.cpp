@@ -53,7 +53,7 @@ std::string hash_of_labels(const Dataset& dataset) {
     } catch (const UserError&) {
       // It says so when its turn comes.
     }
-    std::erase(labels, ignored_label);
+    std::erase(labels, kIgnoredLabel);
     labels.resize(std::min(labels.size(), most_labels));
     bytes += fmt::format("{}\n", fmt::join(labels, " "));
   }

@@ -34,8 +34,8 @@ std::optional<DType> param_dtype(const config::Distributed& distributed) {
 fs::path path_on_disk(const config::LoadedRecipe& loaded, const std::string& key, const std::string& what, const std::string& name,
                       const Environment& environment) {
   if (const auto path = config::find_on_disk(name, environment)) return *path;
-  throw UserError({config::where(loaded.tree, key), fmt::format("{} \"{}\" is not on disk", what, name),
-                   std::string(config::kModelsAreLocal), "give the path of a local copy"});
+  throw UserError({config::where(loaded.tree, key), fmt::format("{} \"{}\" is not on disk", what, name), std::string(config::kModelsAreLocal),
+                   "give the path of a local copy"});
 }
 
 checkpoint::ModelSignature signature_of(const ModelPlan& plan) { return checkpoint::model_signature(plan.spec, model::parameter_table(plan.spec)); }

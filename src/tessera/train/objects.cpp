@@ -62,7 +62,8 @@ checkpoint::ModelFiles make_model_files(const config::LoadedRecipe& loaded, cons
   checkpoint::ModelFiles files{config.dump(2) + "\n", {}};
   std::optional<std::filesystem::path> tokenizer = named_tokenizer(loaded, *loaded.recipe.dataset, "dataset", environment);
   if (!tokenizer) tokenizer = plan.directory;
-  if (tokenizer && std::filesystem::is_directory(*tokenizer)) files.others = checkpoint::read_files(formats::find_tokenizer_files(*tokenizer).existing());
+  if (tokenizer && std::filesystem::is_directory(*tokenizer))
+    files.others = checkpoint::read_files(formats::find_tokenizer_files(*tokenizer).existing());
   return files;
 }
 

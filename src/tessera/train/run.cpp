@@ -106,9 +106,12 @@ class Run {
       log::note("restored the weights of {}", path.string());
       return;
     }
-    const checkpoint::TrainingState state = checkpoint::restore(
-        path, objects_.signature, *objects_.model.model.store, point.weights_alone ? nullptr : objects_.optimizer.get(),
-        {.verify = options.verify, .restore_optimizer = !point.weights_alone, .rank = checkpoint_group_->rank(), .num_ranks = checkpoint_group_->size()});
+    const checkpoint::TrainingState state =
+        checkpoint::restore(path, objects_.signature, *objects_.model.model.store, point.weights_alone ? nullptr : objects_.optimizer.get(),
+                            {.verify = options.verify,
+                             .restore_optimizer = !point.weights_alone,
+                             .rank = checkpoint_group_->rank(),
+                             .num_ranks = checkpoint_group_->size()});
     log::note("restored {}", path.string());
     if (!point.weights_alone) continue_from(state, path);  // else a new run from these weights
   }
