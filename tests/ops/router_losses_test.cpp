@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "ops/trial.h"
+#include "tessera/ops/router.h"
 
 namespace tessera::ops::test {
 namespace {

@@ -5,6 +5,7 @@
 #include "support/allocation_counter.h"
 #include "tessera/checkpoint/checkpoint.h"
 #include "tessera/train/examine.h"
+#include "tessera/train/objects.h"
 #include "train/one_process.h"
 #include "train/small_recipe.h"
 
