@@ -45,7 +45,7 @@ TEST(Elementwise, ConvertsEveryKindOfNumber) {
   });
 }
 
-/// What kernels store as bf16 is what core/dtype.h rounds to, bit for bit, NaN included: here Adam's copy of parameters that do not move.
+/// What kernels store as bf16 is what core/dtype.h rounds to, bit for bit, NaN included: here the copy that Adam makes of its parameters.
 TEST(Elementwise, RoundsEveryKindOfNumberAsTheRestOfTheProgram) {
   std::vector<float> values;
   for (std::uint32_t high = 0; high < 65536; ++high)
@@ -54,7 +54,7 @@ TEST(Elementwise, RoundsEveryKindOfNumberAsTheRestOfTheProgram) {
     std::vector<float> parameters = values, first(values.size()), second(values.size()), gradient(values.size());
     std::vector<bfloat16> narrow(values.size());
     adam_step({std::ssize(values), parameters.data(), first.data(), second.data(), gradient.data(), narrow.data()}, isa);
-    for (std::size_t i = 0; i < values.size(); ++i) ASSERT_EQ(narrow[i].bits, float_to_bfloat16(values[i])) << values[i];
+    for (std::size_t i = 0; i < values.size(); ++i) ASSERT_EQ(narrow[i].bits, float_to_bfloat16(parameters[i])) << values[i];
   });
 }
 
