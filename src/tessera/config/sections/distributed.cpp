@@ -8,7 +8,6 @@ namespace {
 
 using D = Distributed;
 
-constexpr auto kYet = Support::NotSupportedYet;
 constexpr auto kNo = Support::NotSupported;
 
 const Choices<Strategy>& strategies() {
