@@ -112,13 +112,10 @@ configure() {
   printf '%s' "$wanted" >"$build/.configured"
 }
 
-# build BUILD_DIRECTORY JOBS [TARGET...]: silent when there is nothing to do.
+# build BUILD_DIRECTORY JOBS [TARGET...]
 build() {
   local directory="$1" jobs="$2"
   shift 2
-  # A dry run does not know of files that are new in a folder, so what looks like nothing to do is done, silently.
-  if ! "$(find_cmake)" --build "$directory" --target "${@:-all}" -- -n 2>/dev/null | grep -E ' (Building|Linking) ' >/dev/null &&
-    "$(find_cmake)" --build "$directory" --parallel "$jobs" --target "${@:-all}" >/dev/null 2>&1; then return; fi
-  say "building (the first time takes some minutes)"
-  "$(find_cmake)" --build "$directory" --parallel "$jobs" --target "${@:-all}" || fail "the build failed" "" "see the compiler's messages above"
+  step "building $(realpath --relative-to="$ROOT" "$directory") (the first time takes some minutes)" \
+    "$(find_cmake)" --build "$directory" --parallel "$jobs" --target "${@:-all}" || fail "the build failed" "" "see the compiler's messages above"
 }
