@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "tessera/cli/checkpoint/commands.h"
+#include "tessera/config/verifications.h"
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
 #include "tessera/formats/tensor_spec.h"
@@ -50,9 +51,8 @@ void add_verify_option(CLI::App& parser, std::string& value) {
 }
 
 checkpoint::Verify verify_of(const std::string& value) {
-  if (value == "full") return checkpoint::Verify::Full;
-  if (value == "sizes") return checkpoint::Verify::Sizes;
-  if (value == "off") return checkpoint::Verify::Off;
+  for (const auto& [word, verify] : config::verifications())
+    if (word == value) return verify;
   throw UserError({"--verify", "unknown value \"" + value + "\"", "", "use full, sizes or off"});
 }
 

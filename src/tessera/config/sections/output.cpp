@@ -1,6 +1,13 @@
 #include "tessera/config/sections/read.h"
+#include "tessera/config/verifications.h"
 
 namespace tessera::config {
+
+const std::vector<std::pair<std::string_view, CheckpointVerify>>& verifications() {
+  static const Choices<CheckpointVerify> choices = {
+      {"full", CheckpointVerify::Full}, {"sizes", CheckpointVerify::Sizes}, {"off", CheckpointVerify::Off}};
+  return choices;
+}
 
 namespace {
 
@@ -50,8 +57,7 @@ Keys<Checkpoint> checkpoint_keys() {
       field("best_metric_key", &C::best_metric_key),
       field("restore_from", &C::restore_from),
       field("restore_optimizer", &C::restore_optimizer),
-      choice("verify", &C::verify,
-             Choices<CheckpointVerify>{{"full", CheckpointVerify::Full}, {"sizes", CheckpointVerify::Sizes}, {"off", CheckpointVerify::Off}}),
+      choice("verify", &C::verify, verifications()),
       {"skip_task_head_prefixes_for_base_model",
        [](const Scope& scope, const Node& node, C&) {
          std::vector<std::string> prefixes;
