@@ -4,9 +4,7 @@
 #include "tessera/checkpoint/directory.h"
 #include "tessera/checkpoint/hash.h"
 #include "tessera/checkpoint/manifest.h"
-#include "tessera/train/run.h"
-#include "train/one_process.h"
-#include "train/small_recipe.h"
+#include "train/small_run.h"
 
 namespace tessera::train::test {
 namespace {
@@ -20,9 +18,9 @@ using testing::Not;
 
 using Strings = std::vector<std::string>;
 
-RunSummary train_small(const fs::path& directory, Strings overrides, const Strings& more = {}) {
+RunSummary train_small(const fs::path& directory, Strings overrides, const Strings& more) {
   overrides.insert(overrides.end(), more.begin(), more.end());
-  return train(load_small_recipe(directory, overrides), no_variables, tessera::test::one_process_backend());
+  return train_small(directory, overrides);
 }
 
 std::vector<double> learning_rates(const fs::path& directory) {
