@@ -139,6 +139,13 @@ TEST_F(Launcher, AnErrorEndsAllAndIsSaidOnce) {
   }
 }
 
+/// MPI ends all ranks when one has ended, perhaps before the one that was the cause could say how it would.
+TEST_F(Launcher, AnErrorSaysWithWhichStatusItsRankWouldHaveEnded) {
+  const Ended ended = Launched({"3", "-", "fail", "1", "2", std::to_string(SIGKILL)}).wait();
+  EXPECT_EQ(ended.status, 2);
+  EXPECT_EQ(ended.error, std::string("error: rank 1 ended the run:\n") + kQuoted);
+}
+
 TEST_F(Launcher, WhatAllRanksFindIsSaidOnce) {
   const Ended ended = Launched({"3", "-", "agree"}).wait();
   EXPECT_EQ(ended.status, 2);

@@ -64,7 +64,8 @@ int fail_everywhere(const std::string& name, std::int64_t rank, launch::RankProc
   return 2;
 }
 
-/// ACTION…:  say | agree | repeat | differ | fail RANK STATUS | kill RANK SIGNAL | exit RANK STATUS | crash RANK | wait DIRECTORY | sleep DIRECTORY
+/// ACTION…:  say | agree | repeat | differ | fail RANK STATUS [SIGNAL] | kill RANK SIGNAL | exit RANK STATUS | crash RANK | wait DIRECTORY |
+///            sleep DIRECTORY
 int act(const Arguments& action, const launch::RankEnvironment& self, launch::RankProcess& process) {
   const std::string& name = action.at(0);
   if (name == "say") {
@@ -84,6 +85,7 @@ int act(const Arguments& action, const launch::RankEnvironment& self, launch::Ra
   if (name == "fail") {
     const int status = std::stoi(action.at(2));
     process.error(complaint(name, self.rank), status);
+    if (action.size() > 3) ::raise(std::stoi(action.at(3)));
     return status;
   }
   if (name == "kill") ::raise(std::stoi(action.at(2)));
