@@ -80,7 +80,7 @@ void create_writable_directory(FileOperations& operations, const fs::path& path)
   if (error && fs::is_symlink(fs::symlink_status(path)))
     refuse("it is a link to " + fs::read_symlink(path).string() + ", which does not exist", "make what it leads to, or remove the link");
   if (error || !fs::is_directory(path))
-    refuse(error ? error.message() : "it is a file", "choose another checkpoint.checkpoint_dir or mend its permissions");
+    refuse(error ? error.message() : "it is a file", "choose another checkpoint.checkpoint_dir or fix its permissions");
   for (const fs::path& folder : missing) operations.sync_directory(folder.parent_path());
 }
 

@@ -44,9 +44,8 @@ bool has_pickle(const fs::path& folder) { return fs::is_regular_file(folder / ".
 std::vector<std::int64_t> offset_of(const Json& sharding, const formats::TensorInfo& info, const std::string& where) try {
   if (!sharding.contains(info.name)) return std::vector<std::int64_t>(info.shape.size(), 0);  // not sharded
   auto offset = sharding.at(info.name).at("saved_offsets").get<std::vector<std::int64_t>>();
-  const auto impossible = [](std::int64_t elements) {
-    return elements < 0 || elements > (std::int64_t{1} << 48);
-  };  // an empty tensor may say anything
+  // An empty tensor's header may claim any sizes.
+  const auto impossible = [](std::int64_t elements) { return elements < 0 || elements > (std::int64_t{1} << 48); };
   if (offset.size() != info.shape.size() || std::ranges::any_of(offset, impossible) || std::ranges::any_of(info.shape, impossible))
     throw UserError(Problem{where, fmt::format("{}: impossible saved_offsets", info.name), "", kDamaged});
   return offset;

@@ -250,7 +250,7 @@ DirectoryLock::DirectoryLock(const fs::path& directory) {
   descriptor_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (descriptor_ < 0)
     throw UserError(Problem{directory.string(), fmt::format("cannot write into the checkpoint directory: {}", std::strerror(errno)), "",
-                            "choose another checkpoint.checkpoint_dir or mend its permissions"});
+                            "choose another checkpoint.checkpoint_dir or fix its permissions"});
   if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0) {
     holder_ = write_holder(descriptor_);
     return;

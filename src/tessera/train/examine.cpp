@@ -122,7 +122,7 @@ void check_patterns(const config::LoadedRecipe& loaded, const model::ModelSpec& 
         if (std::regex_search(piece.tensor, expression)) return;
     problems.add({config::where(loaded.tree, key), fmt::format("{}: no parameter's name matches \"{}\"", key, pattern),
                   "regular expressions are searched in the names of the checkpoint's tensors",
-                  fmt::format("mend the pattern or leave it out; names are such as {}", names_for_example(table))});
+                  fmt::format("fix the pattern or leave it out; names are such as {}", names_for_example(table))});
   };
   const std::vector<std::string>& frozen = loaded.recipe.freeze_config.patterns;
   const config::Node* list = config::find_path(loaded.tree, "freeze_config.patterns");
@@ -146,7 +146,7 @@ void check_output_directories(const config::LoadedRecipe& loaded, ProblemList& p
     const std::string why = loaded.is_read(section) ? why_not_writable(directory) : "";
     if (!why.empty())
       problems.add({config::where(loaded.tree, key), fmt::format("{}: {} cannot be written: {}", key, directory, why), "",
-                    "choose another directory or mend its permissions"});
+                    "choose another directory or fix its permissions"});
   };
   const config::Recipe& recipe = loaded.recipe;
   if (recipe.checkpoint.enabled) check("checkpoint", "checkpoint.checkpoint_dir", recipe.checkpoint.checkpoint_dir);

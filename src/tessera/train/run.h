@@ -24,7 +24,7 @@ struct RunSummary {
 };
 
 /// Trains as the recipe says: reads model and data, resumes if asked, steps, logs, validates, saves. SIGINT and SIGTERM end the current step, save
-/// and return. UserError before training for what the user can mend, Failure for what breaks on the way.
+/// and return. UserError before training for what the user can fix, Failure for what breaks on the way.
 ///
 /// Every rank of the backend calls it and gets the same summary (memory is this rank's); only rank 0 writes log lines and metrics.
 /// `trace`: also record what every rank computes and communicates, and write it there at the end (trace.h).
