@@ -18,11 +18,6 @@ using testing::Not;
 
 using Strings = std::vector<std::string>;
 
-RunSummary train_small(const fs::path& directory, Strings overrides, const Strings& more) {
-  overrides.insert(overrides.end(), more.begin(), more.end());
-  return train_small(directory, overrides);
-}
-
 std::vector<double> learning_rates(const fs::path& directory) {
   std::vector<double> rates;
   for (const Json& line : json_lines(directory / "logs/training.jsonl")) rates.push_back(line.at("lr"));

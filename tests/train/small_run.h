@@ -10,8 +10,10 @@
 
 namespace tessera::train::test {
 
-/// Trains the small recipe in this process.
-inline RunSummary train_small(const std::filesystem::path& directory, const std::vector<std::string>& overrides = {}) {
+/// Trains the small recipe in this process, with overrides and then `more`.
+inline RunSummary train_small(const std::filesystem::path& directory, std::vector<std::string> overrides = {},
+                              const std::vector<std::string>& more = {}) {
+  overrides.insert(overrides.end(), more.begin(), more.end());
   return train(load_small_recipe(directory, overrides), no_variables, tessera::test::one_process_backend());
 }
 
