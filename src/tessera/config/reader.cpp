@@ -246,6 +246,15 @@ void report_unknown_key(const Scope& scope, const Entry& entry, std::span<const 
                                did_you_mean(entry.key, known, "remove it; no key of " + section + " resembles it")});
 }
 
+bool has_target(const Node& node) {
+  const Node* name = node.find("_target_");
+  return name && !is_null(*name);
+}
+
+const Target* read_target(const Scope& scope, const Node& node, TargetKind kind, std::string_view otherwise) {
+  return node.is_map() && !has_target(node) ? find_target(kind, otherwise) : read_target(scope, node, kind);
+}
+
 const Target* read_target(const Scope& scope, const Node& node, TargetKind kind) {
   const Node* name = node.is_map() ? node.find("_target_") : &node;
   if (!name || is_null(*name)) return nullptr;

@@ -224,9 +224,13 @@ Keys<Section> operator+(Keys<Section> left, const Keys<Section>& right) {
   return left;
 }
 
-/// The registry's entry for the section's `_target_` (or for a plain string in its place). Absent: nullptr, and nothing is said.
+/// Whether the section says what it builds. A `_target_` of null stands for the default, as if it were not there.
+bool has_target(const Node& node);
+/// The registry's entry for the section's `_target_` (or for a plain string in its place). Absent or null: nullptr, and nothing is said.
 /// Unknown: a mistake. Not supported: recorded as such, and the entry is returned so that the rest can be read as far as it is known.
 const Target* read_target(const Scope& scope, const Node& node, TargetKind kind);
+/// The same, and `otherwise` for a section that does not say what it builds.
+const Target* read_target(const Scope& scope, const Node& node, TargetKind kind, std::string_view otherwise);
 
 // ---- implementation of the templates ----
 

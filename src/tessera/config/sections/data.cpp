@@ -11,7 +11,7 @@ constexpr auto kNo = Support::NotSupported;
 Key<L> collate_fn() {
   return {"collate_fn", [](const Scope& scope, const Node& node, L& section) {
             if (is_null(node)) return;
-            const Target* target = read_target(scope, node, TargetKind::Collate);
+            const Target* target = read_target(scope, node, TargetKind::Collate, "default");
             if (!target || target->support != Support::Supported) return;
             section.collate = static_cast<Collate>(target->value);
             if (node.is_scalar()) return;

@@ -363,7 +363,7 @@ void check_dataset(const Scope& scope, const Node& node, const D& section) {
 
 bool read_dataset(const Scope& scope, const Node& node, Dataset& section) {
   if (!check_type(scope, node, Type::Map)) return false;
-  if (!node.find("_target_")) {
+  if (!has_target(node)) {
     scope.mistake(node, "has no _target_", "it names the kind of dataset", "add for example _target_: instruction");
     return false;
   }

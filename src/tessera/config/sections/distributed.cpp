@@ -140,8 +140,7 @@ Key<D> offload_policy() {
             const Keys<Fsdp2Options> keys = {accepted<Fsdp2Options>("pin_memory", Type::Bool), target_key<Fsdp2Options>()};
             const Target* target = read_target(scope, node, TargetKind::OffloadPolicy);
             read_section(scope, node, keys, section.fsdp2);
-            const Node* name = node.find("_target_");
-            const bool moves = !name || (target && name->text != "torch.distributed.fsdp.OffloadPolicy");
+            const bool moves = !has_target(node) || (target && node.find("_target_")->text != "torch.distributed.fsdp.OffloadPolicy");
             if (moves) scope.note("has no effect: weights, gradients and optimizer state are always kept in host memory");
           }};
 }
@@ -247,7 +246,7 @@ bool read_strategy(const Scope& scope, const Node& node, D& section) {
     if (strategy) section.strategy = *strategy;
     return strategy.has_value();
   }
-  if (!node.find("_target_")) return true;
+  if (!has_target(node)) return true;
   // Older recipes name the strategy by its manager class.
   const Target* target = read_target(scope, node, TargetKind::Distributed);
   if (target && target->support == Support::Supported) section.strategy = static_cast<Strategy>(target->value);

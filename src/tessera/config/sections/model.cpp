@@ -304,8 +304,10 @@ void require_source(const Scope& scope, const Node& node, const S& model) {
 void read_model(const Scope& scope, const Node& node, Model& section) {
   if (!check_type(scope, node, Type::Map)) return;
   const Target* target = read_target(scope, node, TargetKind::Model);
-  if ((!target && node.find("_target_")) || (target && target->support == Support::NotSupported)) return;
-  const auto kind = target ? static_cast<ModelTarget>(target->value) : node.find("config") ? ModelTarget::Config : ModelTarget::Pretrained;
+  if ((!target && has_target(node)) || (target && target->support == Support::NotSupported)) return;
+  const Node* config = node.find("config");
+  const ModelTarget otherwise = config && !is_null(*config) ? ModelTarget::Config : ModelTarget::Pretrained;
+  const auto kind = target ? static_cast<ModelTarget>(target->value) : otherwise;
   section.source = kind == ModelTarget::Pretrained ? ModelSource::Pretrained : ModelSource::Config;
   if (kind == ModelTarget::Gpt2Builder) section.config = gpt2_defaults();
   read_section(scope, node, common_model_keys() + config_field_keys(), section);

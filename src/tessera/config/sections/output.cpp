@@ -135,9 +135,9 @@ void check_peft(const Scope& scope, const Node& node) {
   struct Peft {};
   using P = Peft;
   if (is_null(node) || !check_type(scope, node, Type::Map)) return;
-  const Target* target = node.find("_target_") ? read_target(scope, node, TargetKind::Peft) : find_target(TargetKind::Peft, "lora");
+  const Target* target = read_target(scope, node, TargetKind::Peft, "lora");
   if (!target) return;
-  if (!node.find("_target_") && target->support != Support::Supported)
+  if (!has_target(node) && target->support != Support::Supported)
     scope.unsupported(node, "", target->support, std::string(target->reason), "remove the section");
   const Keys<P> keys = {
       accepted<P>("target_modules", Type::Any),

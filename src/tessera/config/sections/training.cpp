@@ -214,8 +214,7 @@ Keys<Optimizer> optimizer_keys(const Target& target) {
 
 void read_optimizer(const Scope& scope, const Node& node, Optimizer& section) {
   if (is_null(node) || !check_type(scope, node, Type::Map)) return;
-  const bool named = node.find("_target_") != nullptr;
-  const Target* target = named ? read_target(scope, node, TargetKind::Optimizer) : find_target(TargetKind::Optimizer, "adamw");
+  const Target* target = read_target(scope, node, TargetKind::Optimizer, "adamw");
   if (!target || target->value < 0) return;
   section.kind = static_cast<OptimizerKind>(target->value);
   // The target's own defaults: coupled Adam and TransformerEngine's FusedAdam start without decay.
@@ -269,8 +268,7 @@ Keys<Loss> loss_keys(LossKind kind) {
 
 void read_loss(const Scope& scope, const Node& node, Loss& section) {
   if (is_null(node)) return;
-  const bool named = node.is_scalar() || node.find("_target_") != nullptr;
-  const Target* target = named ? read_target(scope, node, TargetKind::Loss) : find_target(TargetKind::Loss, "masked");
+  const Target* target = read_target(scope, node, TargetKind::Loss, "masked");
   if (!target || target->value < 0) return;
   section.kind = static_cast<LossKind>(target->value);
   if (!node.is_scalar()) read_section(scope, node, loss_keys(section.kind), section);
