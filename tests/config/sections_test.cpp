@@ -63,6 +63,8 @@ TEST(LrScheduler, RulesAcrossKeys) {
   EXPECT_THAT(mistakes_of("lr_scheduler: {lr_warmup_steps: 0.1}"), HasSubstr("not a whole number"));
   EXPECT_THAT(mistakes_of("lr_scheduler: {start_wd: 0.1, end_wd: 0.2}"), HasSubstr("wd_incr_style is constant"));
   EXPECT_THAT(mistakes_of("lr_scheduler: {start_wd: 0.2, end_wd: 0.1, wd_incr_style: linear}"), HasSubstr("end_wd is below start_wd"));
+  for (const char* one : {"start_wd: 0.0", "end_wd: 0.1", "start_wd: 0.2", "start_wd: 0.1, end_wd: 0.1"})
+    EXPECT_NO_THROW(with("optimizer: {weight_decay: 0.1}\nlr_scheduler: {" + std::string(one) + "}")) << "the other is the optimizer's: " << one;
   EXPECT_EQ(with("lr_scheduler: {lr_decay_style: inverse-square-root}").recipe.lr_scheduler->lr_decay_style, DecayStyle::InverseSquareRoot);
 }
 

@@ -93,7 +93,8 @@ void read_lr_scheduler(const Scope& scope, const Node& node, LrScheduler& sectio
   if (section.start_wd && section.end_wd && *section.end_wd < *section.start_wd) {
     scope.mistake(node, "end_wd is below start_wd", "weight decay may grow during training, not fall", "exchange them, or give both the same value");
   }
-  if (section.wd_incr_style == WeightDecayStyle::Constant && section.start_wd != section.end_wd) {
+  // Where one of them is left out, the schedule compares it with the optimizer's.
+  if (section.wd_incr_style == WeightDecayStyle::Constant && section.start_wd && section.end_wd && *section.start_wd != *section.end_wd) {
     scope.mistake(node, "start_wd and end_wd differ but wd_incr_style is constant", "a constant weight decay has one value",
                   "use wd_incr_style linear or cosine, or give both the same value");
   }
