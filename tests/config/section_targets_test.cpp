@@ -81,6 +81,21 @@ TEST(NullTargets, LeaveTheSectionsKeys) {
   EXPECT_EQ(read("model: {config: null, pretrained_model_name_or_path: m}").recipe.model.source, ModelSource::Pretrained);
 }
 
+TEST(Optimizer, AutoModelsConfigurationsHaveTheirOwnDefaults) {
+  for (const char* name : {"AdamWConfig", "AdamConfig", "FusedAdamConfig", "FlashAdamWConfig"}) {
+    const std::string target = "optimizer: {_target_: nemo_automodel.components.optim.optimizer." + std::string(name);
+    const Optimizer defaults = read(target + "}").recipe.optimizer;
+    EXPECT_EQ(defaults.lr, 1e-4) << name;
+    EXPECT_EQ(defaults.weight_decay, 0.01) << name;
+    const Optimizer given = read(target + ", lr: 1, weight_decay: 0}").recipe.optimizer;
+    EXPECT_EQ(given.lr, 1.0) << name;
+    EXPECT_EQ(given.weight_decay, 0.0) << name;
+  }
+  const Optimizer fused = read("optimizer: {_target_: transformer_engine.pytorch.optimizers.FusedAdam}").recipe.optimizer;
+  EXPECT_EQ(fused.lr, 1e-3);
+  EXPECT_EQ(fused.weight_decay, 0.0);
+}
+
 TEST(CollateFunction, IsTheDefaultOneWithoutATarget) {
   EXPECT_EQ(read("dataloader: {collate_fn: {pad_seq_len_divisible: 8}}").recipe.dataloader.pad_seq_len_divisible, 8);
   EXPECT_THAT(said(read("dataloader: {collate_fn: {pad_seq_len_divisible: x}}")),

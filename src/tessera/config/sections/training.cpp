@@ -211,6 +211,17 @@ Keys<Optimizer> optimizer_keys(const Target& target) {
   return common_optimizer_keys() + torch_adam_keys();
 }
 
+void set_target_defaults(const Node& node, const Target& target, Optimizer& section) {
+  // AutoModel's own configurations of these optimizers begin all alike, whatever the classes that they build begin with.
+  if (has_target(node) && node.find("_target_")->text.starts_with("nemo_automodel.")) {
+    section.lr = 1e-4;
+    section.weight_decay = 0.01;
+    return;
+  }
+  // Coupled Adam and TransformerEngine's FusedAdam start without decay.
+  section.weight_decay = section.kind == OptimizerKind::Adam || target.native == "fused_adam" ? 0.0 : 0.01;
+}
+
 }  // namespace
 
 void read_optimizer(const Scope& scope, const Node& node, Optimizer& section) {
@@ -218,8 +229,7 @@ void read_optimizer(const Scope& scope, const Node& node, Optimizer& section) {
   const Target* target = read_target(scope, node, TargetKind::Optimizer, "adamw");
   if (!target || target->value < 0) return;
   section.kind = static_cast<OptimizerKind>(target->value);
-  // The target's own defaults: coupled Adam and TransformerEngine's FusedAdam start without decay.
-  section.weight_decay = section.kind == OptimizerKind::Adam || target->native == "fused_adam" ? 0.0 : 0.01;
+  set_target_defaults(node, *target, section);
   read_section(scope, node, optimizer_keys(*target), section);
   if (target->native == "fused_adam" || target->native == "flash_adamw") {
     scope.note("runs as AdamW with fp32 master weights and fp32 moments; options for compressed states have no effect");

@@ -34,7 +34,7 @@ struct ParamGroupOverride {
   double wd_mult = 1.0;
 };
 
-/// `optimizer`. Defaults of lr and weight_decay are those of the target (torch's: 1e-3; 0.01 for AdamW, 0 for Adam).
+/// `optimizer`. Defaults of lr and weight_decay are those of the target (torch's: 1e-3; 0.01 for AdamW, 0 for Adam; AutoModel's own: 1e-4; 0.01).
 struct Optimizer {
   OptimizerKind kind = OptimizerKind::AdamW;
   double lr = 1e-3;
