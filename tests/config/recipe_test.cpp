@@ -193,6 +193,20 @@ TEST(Recipe, MissingSectionsAreMistakes) {
   EXPECT_THAT(error_of([] { load_recipe(parse_yaml("", "r.yaml"), no_variables); }), HasSubstr("a recipe is a map of sections"));
 }
 
+/// Where AutoModel had them once: said, and not that they are missing.
+TEST(Recipe, DatasetsInsideLoadersAreRefusedWithTheirPlace) {
+  const LoadedRecipe loaded = load_recipe(parse_yaml("model: {pretrained_model_name_or_path: m}\ndataloader: {dataset: {_target_: mock}}\n"
+                                                     "validation_dataloader: {dataset: {_target_: mock}}\n",
+                                                     "r.yaml"),
+                                          no_variables);
+  EXPECT_THAT(refusals(loaded), ElementsAre("dataloader.dataset is not supported", "validation_dataloader.dataset is not supported"));
+  EXPECT_EQ(loaded.unsupported[0].fix, "move it to dataset");
+  EXPECT_EQ(loaded.unsupported[1].fix, "move it to validation_dataset");
+  EXPECT_THAT(
+      error_of([] { load_recipe(parse_yaml("model: {pretrained_model_name_or_path: m}\ndataloader: {dataset: null}\n", "r.yaml"), no_variables); }),
+      HasSubstr("dataset is missing"));
+}
+
 TEST(Recipe, OverridesAreTypedAndNamed) {
   const LoadedRecipe loaded = fixture("instruction_finetune.yaml", {"--optimizer.lr", "1e-3", "--step_scheduler.max_steps=none",
                                                                     "--optimizer.betas.1", "0.99", "--validation_dataset_hard", "none"});

@@ -248,6 +248,9 @@ TEST(Sections, KeysWithoutEffectAreNoted) {
   const std::string conversation = "dataset: {_target_: chat, path_or_dataset_id: d, start_of_turn_token: x}";
   for (const auto& [lines, key] : std::vector<std::pair<std::string, std::string>>{
            {"logging: {level: debug}", "logging.level"},
+           {"sdpa_method: [flash_attention]", "sdpa_method"},
+           {"mtp: {ignore_index: -100}", "mtp"},
+           {"mtp: {scaling_factor: 0}", "mtp"},
            {"step_scheduler: {loss_average_window_steps: 5}", "step_scheduler.loss_average_window_steps"},
            {"dataloader: {prefetch_factor: 2}", "dataloader.prefetch_factor"},
            {"dataloader: {shuffle_buffer_size: 2}", "dataloader.shuffle_buffer_size"},
@@ -265,6 +268,12 @@ TEST(Sections, KeysWithoutEffectAreNoted) {
     EXPECT_THAT(with(lines).notes, ElementsAre(StartsWith(key + ": "))) << lines;
   }
   EXPECT_THAT(with(model + "mtp_loss_scaling_factor: 0.1\n  num_nextn_predict_layers: 2\n").notes, SizeIs(1));
+}
+
+TEST(Sections, LayersThatPredictFurtherTokensAreRefused) {
+  EXPECT_THAT(refusals_of("mtp: {scaling_factor: 0.1}"), ElementsAre("mtp.scaling_factor: 0.1 is not supported"));
+  EXPECT_THAT(mistakes_of("mtp: {scaling_factor: much}"), HasSubstr("mtp.scaling_factor: \"much\" is not a number"));
+  EXPECT_THAT(with("mtp: null").notes, IsEmpty());
 }
 
 TEST(Sections, WhatHappensAnywayIsNotNoted) {

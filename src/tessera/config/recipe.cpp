@@ -82,6 +82,18 @@ void read_rng(const Scope& scope, const Node& node, Recipe& recipe) {
   scope.note("only its seed is taken, when there is no `seed`; every random number is a function of it and of what the number is for");
 }
 
+/// The loss of layers that predict further tokens. AutoModel takes its weight from the model where the section does not say it.
+void read_mtp(const Scope& scope, const Node& node, Recipe&) {
+  if (is_switched_off(node) || !check_type(scope, node, Type::Map)) return;
+  const std::string reason = "layers that predict further tokens are left out";
+  const Node* factor = node.find("scaling_factor");
+  const Scope at = scope.child("scaling_factor");
+  if (factor && !check_type(at, *factor, Type::Number)) return;
+  if (factor && as_double(*factor).value_or(0) > 0)
+    return at.unsupported(*factor, shown(at, *factor), Support::NotSupported, reason, "use 0, or remove the section");
+  scope.note("has no effect: " + reason);
+}
+
 template <class Section>
 Reader table(Section Recipe::* member, Keys<Section> keys) {
   return section("", member, std::move(keys)).read;
@@ -129,6 +141,7 @@ std::vector<TopLevelKey> read_keys() {
       reads("peft", [](const Scope& scope, const Node& node, Recipe&) { check_peft(scope, node); }),
       reads("moe_metrics", table(&R::moe_metrics, moe_metrics_keys())),
       reads("rng", read_rng),
+      reads("mtp", read_mtp),
   };
 }
 
@@ -145,6 +158,7 @@ std::vector<TopLevelKey> unread_keys() {
       noted("benchmark", "has no effect: no profiler is attached and nothing is left out of the averages"),
       noted("prewarm", "has no effect: there are no kernels to tune before the first step"),
       noted("mfu", "has no effect: the log always has it"),
+      noted("sdpa_method", "has no effect: there is one attention, which chooses its own kernel"),
       noted("skypilot", launcher),
       noted("slurm", launcher),
       noted("k8s", launcher),
@@ -288,7 +302,9 @@ class RecipeReader {
       }
     }
     watched("model", [&] { require("model", "a recipe says what is trained"); });
-    watched("dataset", [&] { require("dataset", "a recipe says what it is trained on"); });
+    // Refused already, with its place.
+    const Node* nested = find_path(tree, "dataloader.dataset");
+    if (!nested || is_null(*nested)) watched("dataset", [&] { require("dataset", "a recipe says what it is trained on"); });
     watched("checkpoint", [&] { check_best_metric(scope_, tree); });
     if (loaded_.is_read("step_scheduler")) note_unmeasured_checkpoints(scope_.child("step_scheduler"), loaded_.recipe);
   }

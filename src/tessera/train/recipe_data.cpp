@@ -124,7 +124,9 @@ RecipeData build_recipe_data(const config::LoadedRecipe& loaded, const Environme
   const config::Recipe& recipe = loaded.recipe;
   if (!recipe.dataset) {
     std::vector<Problem> refused;
-    std::ranges::copy_if(loaded.unsupported, std::back_inserter(refused), [](const Problem& problem) { return problem.what.starts_with("dataset"); });
+    std::ranges::copy_if(loaded.unsupported, std::back_inserter(refused), [](const Problem& problem) {
+      return problem.what.starts_with("dataset") || problem.what.starts_with("dataloader.dataset");
+    });
     if (refused.empty())
       refused.push_back({config::where(loaded.tree, "dataset"), "the recipe has no dataset", "training needs samples",
                          "add a dataset section; docs/data.md lists the kinds"});

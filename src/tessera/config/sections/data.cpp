@@ -21,8 +21,17 @@ Key<L> collate_fn() {
           }};
 }
 
-Keys<L> dataloader_keys() {
+/// AutoModel's older place of a data set, which it still takes.
+Key<L> nested_dataset(std::string_view place) {
+  return {"dataset", [place](const Scope& scope, const Node& node, L&) {
+            if (!is_null(node))
+              scope.unsupported(node, "", kNo, "an older place of the section " + std::string(place), "move it to " + std::string(place));
+          }};
+}
+
+Keys<L> dataloader_keys(std::string_view place_of_dataset) {
   return {
+      nested_dataset(place_of_dataset),
       field("shuffle", &L::shuffle),
       field("batch_size", &L::batch_size, at_least(1)),
       field("num_workers", &L::num_workers, at_least(0)),
@@ -40,16 +49,18 @@ Keys<L> dataloader_keys() {
   };
 }
 
-}  // namespace
-
-void read_dataloader(const Scope& scope, const Node& node, Dataloader& section) {
+void read_loader(const Scope& scope, const Node& node, std::string_view place_of_dataset, Dataloader& section) {
   if (is_null(node) || !check_type(scope, node, Type::Map)) return;
   read_target(scope, node, TargetKind::Dataloader);
-  read_section(scope, node, dataloader_keys(), section);
+  read_section(scope, node, dataloader_keys(place_of_dataset), section);
 }
 
+}  // namespace
+
+void read_dataloader(const Scope& scope, const Node& node, Dataloader& section) { read_loader(scope, node, "dataset", section); }
+
 void read_validation_dataloader(const Scope& scope, const Node& node, Dataloader& section) {
-  read_dataloader(scope, node, section);
+  read_loader(scope, node, "validation_dataset", section);
   if (section.drop_last) scope.child("drop_last").note("has no effect: a validation set is measured whole");
 }
 
