@@ -10,6 +10,7 @@ namespace tessera::config {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 std::optional<std::string> no_variables(std::string_view) { return std::nullopt; }
 
@@ -79,6 +80,17 @@ TEST(NullTargets, LeaveTheSectionsKeys) {
   EXPECT_EQ(read("distributed: {_target_: null, tp_size: 8}").recipe.distributed.sizes.tp_size, 8);
   EXPECT_EQ(read("model: {_target_: , pretrained_model_name_or_path: m}").recipe.model.path, "m");
   EXPECT_EQ(read("model: {config: null, pretrained_model_name_or_path: m}").recipe.model.source, ModelSource::Pretrained);
+}
+
+TEST(ModelConfig, NothingMoreIsSaidOfOneThatIsNotOurs) {
+  for (const char* fields : {"", ", hidden_size: 8", ", model_type: bert", ", pretrained_model_name_or_path: somewhere"}) {
+    const auto with = [&](const std::string& target) { return read("model: {_target_: from_config, config: {_target_: " + target + fields + "}}"); };
+    const LoadedRecipe refused = with("transformers.BertConfig");
+    EXPECT_THAT(refused.mistakes, IsEmpty()) << fields;
+    EXPECT_EQ(refused.unsupported.size(), 1U) << fields;
+    EXPECT_TRUE(refused.recipe.model.path.empty() && refused.recipe.model.config.empty()) << fields;
+    EXPECT_EQ(with("transformers.LlamaConfg").mistakes.size(), 1U) << fields;
+  }
 }
 
 TEST(Optimizer, AutoModelsConfigurationsHaveTheirOwnDefaults) {

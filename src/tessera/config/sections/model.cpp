@@ -288,6 +288,14 @@ void note_further_tokens(const Scope& scope, const Node& node, const S& model) {
   if (asked || (factor && as_double(*factor).value_or(0) > 0)) scope.note("layers that predict further tokens are left out");
 }
 
+/// Whether `config` names a configuration that is none of ours, which has been said: nothing more is known of the model then.
+bool names_other_config(const Node* config) {
+  if (!config || !has_target(*config)) return false;
+  const Node& name = *config->find("_target_");
+  const Target* target = name.is_scalar() ? find_target(TargetKind::ModelConfig, name.text) : nullptr;
+  return !target || target->support != Support::Supported;
+}
+
 void require_source(const Scope& scope, const Node& node, const S& model) {
   if (model.source == ModelSource::Pretrained && model.path.empty()) {
     return scope.mistake(node, "pretrained_model_name_or_path is missing", "from_pretrained loads a directory or a hub name",
@@ -311,6 +319,11 @@ void read_model(const Scope& scope, const Node& node, Model& section) {
   section.source = kind == ModelTarget::Pretrained ? ModelSource::Pretrained : ModelSource::Config;
   if (kind == ModelTarget::Gpt2Builder) section.config = gpt2_defaults();
   read_section(scope, node, common_model_keys() + config_field_keys(), section);
+  if (names_other_config(config)) {
+    section.path.clear();
+    section.config = Json::object();
+    return;
+  }
   if (kind == ModelTarget::Gpt2Builder && section.config.contains("n_ctx")) section.config["n_positions"] = section.config["n_ctx"];
   take_aux_loss_coefficient(scope, node, section);
   note_further_tokens(scope, node, section);
