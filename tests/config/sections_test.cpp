@@ -197,6 +197,27 @@ TEST(DatasetSection, KindsHaveTheirOwnKeys) {
   EXPECT_EQ(mock.num_samples, 1'000'000);
 }
 
+TEST(DatasetSection, SplitsThatKeepNothingWhateverTheData) {
+  const auto of = [](const std::string& split) { return "dataset: {_target_: tulu3, split: \"" + split + "\"}"; };
+  for (const char* split :
+       {"train[5:1]", "train[5:5]", "train[:0]", "train[-1:-5]", "train[20%:10%]", "train[-30%:50%]", "train[100%:]", "train[:-100%]"})
+    EXPECT_THAT(mistakes_of(of(split)), HasSubstr("r.yaml:1: dataset.split: \"" + std::string(split) + "\" keeps no samples")) << split;
+  for (const char* split : {"train[", "train[5]", "train[a:b]", "train[:3x%]", "train[:3", "train[:9999999999999999999]"})
+    EXPECT_THAT(mistakes_of(of(split)), HasSubstr("is not a split")) << split;
+  for (const char* split : {"", "train", "train[:]", "train[:128]", "train[10:20]", "train[5:-5]", "train[-5:5]", "train[-5:]", "train[:10%]",
+                            "train[10:1%]", "train[0:1%]", "train[-30%:80%]", "train[99%:]"})
+    EXPECT_NO_THROW(with(of(split))) << split;
+  EXPECT_THAT(refusals_of(of("train+validation")), Contains("dataset.split: \"train+validation\" is not supported"));
+}
+
+TEST(DatasetSection, SharesOfMegatronsFiles) {
+  const auto of = [](const std::string& split) { return "dataset: {_target_: megatron, paths: [p], split: " + split + "}"; };
+  for (const char* split : {"train", "\"1,2,3,4\"", "\"-1,2\"", "inf"})
+    EXPECT_THAT(mistakes_of(of(split)), HasSubstr("is not up to three shares")) << split;
+  EXPECT_THAT(mistakes_of(of("\"0,0,0\"")), HasSubstr("sums to zero"));
+  for (const char* split : {"null", "1", "\"900,50,50\"", "\"0.99, 0.01, 0.00\""}) EXPECT_NO_THROW(with(of(split))) << split;
+}
+
 TEST(DatasetSection, PaddingAndTruncationSpellings) {
   const auto read = [](const std::string& keys) {
     return *with("dataset: {_target_: instruction, path_or_dataset_id: d, column_mapping: {answer: a}, " + keys + "}").recipe.dataset;
@@ -329,6 +350,9 @@ TEST(Sections, EveryMistakeHasAFix) {
                             "lr_scheduler: {start_wd: 0.2, end_wd: 0.1}",
                             "lr_scheduler: {lr_decay_style: zzzzzzzz}",
                             "dataset: {_target_: nanogpt}",
+                            "dataset: {_target_: tulu3, split: \"train[5:1]\"}",
+                            "dataset: {_target_: tulu3, split: \"train[\"}",
+                            "dataset: {_target_: megatron, paths: [p], split: train}",
                             "dataset: {_target_: chat, path_or_dataset_id: [x, null]}",
                             "dataset: {_target_: chat, path_or_dataset_id: {a: b}}",
                             "distributed: {tp_size: 0}",

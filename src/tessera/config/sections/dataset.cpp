@@ -1,4 +1,7 @@
+#include <numeric>
+
 #include "tessera/config/sections/read.h"
+#include "tessera/config/split.h"
 
 namespace tessera::config {
 
@@ -46,6 +49,36 @@ Key<D> start_of_turn_token() { return inert<D>("start_of_turn_token", Type::Stri
 Key<D> limit(std::string name) { return field(std::move(name), &D::limit_dataset_samples, at_least(1)); }
 Key<D> seq_length(std::string name) { return field(std::move(name), &D::seq_length, at_least(1)); }
 
+/// A name, or a name and a slice. What they choose is known when the data is.
+Key<D> split_key() {
+  return {
+      "split", [](const Scope& scope, const Node& node, D& section) {
+        field("split", &D::split).read(scope, node, section);
+        if (is_null(node) || !node.is_scalar()) return;
+        if (node.text.find('+') != std::string::npos)
+          return scope.unsupported(node, shown(scope, node), kNo, "a data set is one split", "name one split, or the files of both as the data set");
+        const auto slice = parse_slice(node.text);
+        if (!slice)
+          return scope.mistake(node, shown(scope, node) + " is not a split", "a split is a name with an optional slice",
+                               "write for example train, train[:128] or train[:10%]");
+        if (keeps_nothing(*slice))
+          scope.mistake(node, shown(scope, node) + " keeps no samples", "a slice begins at the first sample that it keeps and ends before another",
+                        "write the smaller number first, as in train[100:200]");
+      }};
+}
+
+/// Megatron's: how much of the files each split gets.
+Key<D> shares_key() {
+  return {"split", [](const Scope& scope, const Node& node, D& section) {
+            field("split", &D::split).read(scope, node, section);
+            if (is_null(node) || !node.is_scalar()) return;
+            const auto shares = parse_shares(node.text);
+            if (shares && std::accumulate(shares->begin(), shares->end(), 0.0) > 0.0) return;
+            scope.mistake(node, shown(scope, node) + (shares ? " sums to zero" : " is not up to three shares"),
+                          "shares of training, validation and test", "write for example 900,50,50");
+          }};
+}
+
 Keys<D> tokenized_keys() {
   return {seq_length("seq_length"), padding(), truncation(), tokenizer_key(), limit("limit_dataset_samples"), target_key<D>()};
 }
@@ -67,7 +100,7 @@ Keys<D> column_mapped_keys() {
   return tokenized_keys() + Keys<D>{
                                 field("path_or_dataset_id", &D::paths),
                                 column_mapping(),
-                                field("split", &D::split),
+                                split_key(),
                                 field("name", &D::name),
                                 field("answer_only_loss_mask", &D::answer_only_loss_mask),
                                 field("use_hf_chat_template", &D::use_hf_chat_template),
@@ -81,14 +114,14 @@ Keys<D> column_mapped_keys() {
 }
 
 Keys<D> squad_keys() {
-  return tokenized_keys() + Keys<D>{field("dataset_name", &D::paths), field("split", &D::split), field("chat_template", &D::chat_template),
+  return tokenized_keys() + Keys<D>{field("dataset_name", &D::paths), split_key(), field("chat_template", &D::chat_template),
                                     limit("num_samples_limit"),
                                     refused<D>("fp8", Type::Bool, kNo, "training in FP8 needs kernels of TransformerEngine")};
 }
 
 Keys<D> hellaswag_keys() {
   return {field("path_or_dataset", &D::paths),
-          field("split", &D::split),
+          split_key(),
           limit("num_samples_limit"),
           limit("limit_dataset_samples"),
           seq_length("seq_length"),
@@ -105,7 +138,7 @@ Keys<D> hellaswag_keys() {
 Keys<D> chat_keys() {
   return tokenized_keys() + Keys<D>{
                                 field("path_or_dataset_id", &D::paths),
-                                field("split", &D::split),
+                                split_key(),
                                 field("name", &D::name),
                                 field("chat_template", &D::chat_template),
                                 start_of_turn_token(),
@@ -120,7 +153,7 @@ Keys<D> chat_keys() {
 Keys<D> agent_chat_keys() {
   return tokenized_keys() + Keys<D>{field("dataset_name", &D::paths),
                                     field("path", &D::paths),
-                                    field("split", &D::split),
+                                    split_key(),
                                     refused<D>("revision", Type::String, kNo,
                                                "the hub's newest revision is read; fetch another with hf download --revision, and name its folder"),
                                     field("chat_template", &D::chat_template),
@@ -134,14 +167,14 @@ Keys<D> agent_chat_keys() {
 }
 
 Keys<D> tulu3_keys() {
-  return tokenized_keys() + Keys<D>{field("path_or_dataset", &D::paths), field("split", &D::split), field("chat_template", &D::chat_template),
+  return tokenized_keys() + Keys<D>{field("path_or_dataset", &D::paths), split_key(), field("chat_template", &D::chat_template),
                                     // Ignored by AutoModel too.
                                     accepted<D>("truncate", Type::Bool)};
 }
 
 Keys<D> seq2seq_keys() {
   return tokenized_keys() + Keys<D>{field("dataset_name", &D::paths),
-                                    field("split", &D::split),
+                                    split_key(),
                                     field("source_template", &D::source_template),
                                     field("source_key", &D::source_key),
                                     field("target_key", &D::target_key),
@@ -151,7 +184,7 @@ Keys<D> seq2seq_keys() {
 Keys<D> text_keys() {
   return {field("paths", &D::paths),
           field("path_or_dataset_id", &D::paths),
-          field("split", &D::split),
+          split_key(),
           field("text_column", &D::text_column),
           field("append_eod", &D::append_eod),
           seq_length("seq_length"),
@@ -187,7 +220,7 @@ Keys<D> megatron_keys() {
   return {
       megatron_paths(),
       seq_length("seq_length"),
-      field("split", &D::split),
+      shares_key(),
       field("seed", &D::seed),
       field("index_mapping_dir", &D::index_mapping_dir),
       inert<D>("create_attention_mask", Type::Bool, "has no effect: masks are computed from document boundaries"),

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <cctype>
 #include <cfenv>
-#include <charconv>
 #include <cmath>
 
+#include "tessera/config/split.h"
 #include "tessera/core/error.h"
 #include "tessera/core/file.h"
 #include "tessera/core/text.h"
@@ -79,16 +79,11 @@ UserError bad_split(std::string_view split) {
                     "for example train, train[:128], train[:10%]"});
 }
 
-/// One end of a slice; `otherwise` when it is left out.
-std::int64_t boundary(std::string_view text, std::int64_t size, std::int64_t otherwise, std::string_view split) {
-  if (text.empty()) return otherwise;
-  const bool percent = text.back() == '%';
-  if (percent) text.remove_suffix(1);
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) throw bad_split(split);
+/// One end of a slice of `size` samples.
+std::int64_t boundary(const config::SliceEnd& at, std::int64_t size) {
+  std::int64_t value = at.value;
   // nearbyint rounds halves to even, as Python's round does.
-  if (percent) value = static_cast<std::int64_t>(std::nearbyint(static_cast<double>(value) * static_cast<double>(size) / 100.0));
+  if (at.percent) value = static_cast<std::int64_t>(std::nearbyint(static_cast<double>(value) * static_cast<double>(size) / 100.0));
   if (value < 0) value += size;
   return std::clamp<std::int64_t>(value, 0, size);
 }
@@ -128,14 +123,10 @@ std::vector<std::string> files_of_split(const std::vector<std::string>& names, s
 }
 
 IndexRange slice_of_split(std::string_view split, std::optional<std::int64_t> limit, std::int64_t size) {
-  IndexRange range{0, size};
-  if (const auto open = split.find('['); open != std::string_view::npos) {
-    const auto colon = split.find(':', open);
-    if (split.back() != ']' || colon == std::string_view::npos || split.find('+') != std::string_view::npos) throw bad_split(split);
-    range.begin = boundary(split.substr(open + 1, colon - open - 1), size, 0, split);
-    range.end = boundary(split.substr(colon + 1, split.size() - colon - 2), size, size, split);
-    range.end = std::max(range.begin, range.end);
-  }
+  const auto slice = config::parse_slice(split);
+  if (!slice) throw bad_split(split);
+  IndexRange range{boundary(slice->begin, size), boundary(slice->end, size)};
+  range.end = std::max(range.begin, range.end);
   if (limit) range.end = std::min(range.end, range.begin + std::max<std::int64_t>(0, *limit));
   return range;
 }

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <numeric>
 
+#include "tessera/config/split.h"
 #include "tessera/core/error.h"
 #include "tessera/core/numpy_random.h"
 
@@ -73,21 +73,11 @@ void append_shuffled(std::int64_t begin, std::int64_t end, NumpyRandomState& ran
 }
 
 std::array<double, 3> split_shares(std::string_view split) {
-  std::array<double, 3> shares = {};
-  std::size_t count = 0;
-  for (std::size_t at = 0; at < split.size();) {
-    if (split[at] == ',' || split[at] == ' ') {
-      ++at;
-      continue;
-    }
-    double share = -1.0;
-    const auto [end, error] = std::from_chars(split.data() + at, split.data() + split.size(), share);
-    if (error != std::errc() || share < 0.0 || count == shares.size())
-      throw UserError(
-          {"", fmt::format("split: '{}' is not up to three shares", split), "shares of training, validation and test", "for example 900,50,50"});
-    shares[count++] = share;
-    at = static_cast<std::size_t>(end - split.data());
-  }
+  const auto parsed = config::parse_shares(split);
+  if (!parsed)
+    throw UserError(
+        {"", fmt::format("split: '{}' is not up to three shares", split), "shares of training, validation and test", "for example 900,50,50"});
+  std::array<double, 3> shares = *parsed;
   const double sum = std::accumulate(shares.begin(), shares.end(), 0.0);
   if (!(sum > 0.0))
     throw UserError({"", fmt::format("split: '{}' sums to zero", split), "shares of training, validation and test", "for example 900,50,50"});
