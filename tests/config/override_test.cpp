@@ -45,6 +45,8 @@ TEST(Override, MakesMissingSectionsAndFollowsListIndices) {
   EXPECT_EQ(after("a: [1, 2]\n", {"--a.1", "3"})["a"], Json::parse("[1, 3]"));
   EXPECT_EQ(after("a: [1, 2]\n", {"--a.2", "3"})["a"], Json::parse("[1, 2, 3]"));
   EXPECT_EQ(after("a: [{b: 1}]\n", {"--a.0.b", "2"})["a"], Json::parse(R"([{"b": 2}])"));
+  EXPECT_EQ(after("x: 1\n", {"--a.b.0", "1", "--a.b.1", "2"})["a"], Json::parse(R"({"b": [1, 2]})"));
+  EXPECT_EQ(after("a: none\n", {"--a.0.b.c", "1"})["a"], Json::parse(R"([{"b": {"c": 1}}])"));
 }
 
 TEST(Override, MistakesNameTheArgument) {
@@ -52,6 +54,8 @@ TEST(Override, MistakesNameTheArgument) {
     return test::error_of([&] { after(yaml, arguments); });
   };
   EXPECT_THAT(refusal("a: [1]\n", {"--a.5", "1"}), HasSubstr("command line: a.5: 5 is not an index of a list of 1 (r.yaml:1)"));
+  EXPECT_THAT(refusal("x: 1\n", {"--a.b.1", "1"}), HasSubstr("command line: a.b.1: there is no list that has an item before 1"));
+  EXPECT_THAT(refusal("x: 1\n", {"--a.00", "1"}), HasSubstr("no list"));
   EXPECT_THAT(refusal("a: x\n", {"--a.b", "1"}), HasSubstr("cannot set b inside a plain value (r.yaml:1)"));
   EXPECT_THAT(refusal("a: 1\n", {"stray"}), HasSubstr("unexpected argument \"stray\""));
   EXPECT_THAT(refusal("a: 1\n", {"--a..b", "1"}), HasSubstr("is not a path"));

@@ -48,10 +48,23 @@ void add_override(const std::string& path, const std::string& value, std::vector
   }
 }
 
+/// A section, or a list where its first item is named; false (and a problem) for any other index.
+bool make(Node& node, const std::string& part, const Override& change, ProblemList& problems) {
+  const bool is_index = part.find_first_not_of("0123456789") == std::string::npos;
+  if (is_index && part != "0") {
+    problems.add({to_string(change.value.position), change.path + ": there is no list that has an item before " + part,
+                  "indices count from 0, and a list grows by one item at a time", "set item 0 first, or give the whole list, as [FIRST, SECOND]"});
+    return false;
+  }
+  node = Node::map(change.value.position);
+  if (is_index) node.kind = Node::Kind::Sequence;
+  return true;
+}
+
 /// The child that `part` names, made when missing; nullptr (and a problem) when there can be none.
 Node* descend(Node& node, const std::string& part, const Override& change, ProblemList& problems) {
   const Position& position = change.value.position;
-  if (is_null(node)) node = Node::map(position);
+  if (is_null(node) && !make(node, part, change, problems)) return nullptr;
   if (node.is_map()) return &node.at_or_insert(part, position);
   if (node.is_scalar()) {
     problems.add({to_string(position), change.path + ": cannot set " + part + " inside a plain value (" + to_string(node.position) + ")",

@@ -20,7 +20,7 @@ struct Override {
 /// Adds a problem for every argument that is neither.
 std::vector<Override> parse_overrides(std::span<const std::string> arguments, ProblemList& problems);
 
-/// Sets each value in turn. Missing sections are made; a number is an index into a list (its length appends).
+/// Sets each value in turn. Missing sections are made; a number is an index into a list (its length appends, and 0 makes a missing list).
 /// Going through a scalar, or an index out of range, is a problem.
 void apply_overrides(Node& root, std::span<const Override> overrides, ProblemList& problems);
 
