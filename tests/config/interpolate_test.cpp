@@ -58,6 +58,27 @@ TEST(Interpolate, UnsetVariablesAreAllReported) {
   EXPECT_THAT(message, HasSubstr("r.yaml:2: $TWO"));
 }
 
+TEST(Interpolate, WhatIsNoPlaceholderIsAMistakeNotText) {
+  const auto refusal = [](const std::string& value) { return test::error_of([&] { interpolated("'" + value + "'"); }); };
+  for (const auto& [value, why] : std::vector<std::pair<std::string, std::string>>{
+           {"nest-${HOME,${B,x}}", "${HOME,${B,x}}: has braces within its own"},
+           {"${${HOME}}/x", "${${HOME}}: has braces within its own"},
+           {"${NOPE,{x}}", "${NOPE,{x}}: has braces within its own"},
+           {"a/${HOME", "${HOME: has no closing brace"},
+           {"${HOME and ${LR}", "${HOME and ${LR}: has no closing brace"},
+           {"${oc.decode:HOME}", "${oc.decode:HOME}: names no environment variable"},
+           {"${HOME:-x}", "${HOME:-x}: names no environment variable"},
+           {"${,x}", "${,x}: names no environment variable"},
+           {"${}", "${}: names no environment variable"},
+           {"${step_scheduler.max_steps}", "the environment variable step_scheduler.max_steps is not set"}}) {
+    const std::string message = refusal(value);
+    EXPECT_THAT(message, HasSubstr("r.yaml:1: ")) << value;
+    EXPECT_THAT(message, HasSubstr(why)) << value;
+    EXPECT_THAT(message, HasSubstr("nested placeholders, references to other keys and resolvers other than oc.env are not supported")) << value;
+    EXPECT_THAT(message, HasSubstr("fix:  write the value itself")) << value;
+  }
+}
+
 TEST(Secret, IsAPartOfTheKey) {
   for (const char* key : {"password",
                           "db_password",
@@ -145,6 +166,8 @@ TEST(Placeholders, LeaveTheRecipesOwnPlaceAlone) {
 /// Every message has numbers in it.
 TEST(Placeholders, LeaveNumbersAndShortValuesAlone) {
   EXPECT_EQ(rewritten("k: ${LR}\n", "lr is 1e-4"), "lr is 1e-4");
+  EXPECT_EQ(rewritten("k: ${LR}\n", "\"1e-4\" is neither, nor \"21e-4\""), "\"${LR}\" is neither, nor \"21e-4\"") << "in quotes it is this value";
+  EXPECT_EQ(rewritten("k: ${EMPTY}\n", "\"\" is empty"), "\"\" is empty");
   EXPECT_EQ(rewritten("k: ${NOPE,abc}\n", "abc"), "abc");
   EXPECT_EQ(rewritten("k: ${NOPE,fsdp2}\n", "use fsdp2"), "use fsdp2") << "a default is no value of the environment";
 }

@@ -25,43 +25,81 @@ struct Placeholder {
   std::size_t end = 0;  ///< one past its last character
   std::string_view variable;
   std::optional<std::string_view> fallback;
+  std::string_view flaw;  ///< why it is none that can be filled; then it names no variable
 };
 
-std::optional<Placeholder> read_braced(std::string_view text, std::size_t dollar) {
-  const std::size_t close = text.find('}', dollar);
-  if (close == std::string_view::npos) return std::nullopt;
+/// The brace that closes the one at `open`, or npos.
+std::size_t closing_brace(std::string_view text, std::size_t open) {
+  int depth = 0;
+  for (std::size_t at = open; at < text.size(); ++at) {
+    if (text[at] == '{') ++depth;
+    if (text[at] == '}' && --depth == 0) return at;
+  }
+  return std::string_view::npos;
+}
+
+/// Names may have dotted parts, as AutoModel allows.
+bool is_name(std::string_view text) {
+  return !text.empty() && starts_name(text[0]) && std::ranges::all_of(text, [](char c) { return continues_name(c) || c == '.'; });
+}
+
+Placeholder read_braced(std::string_view text, std::size_t dollar) {
+  const std::size_t close = closing_brace(text, dollar + 1);
+  if (close == std::string_view::npos) return {.begin = dollar, .end = text.size(), .variable = {}, .fallback = {}, .flaw = "has no closing brace"};
   std::string_view inside = trim(text.substr(dollar + 2, close - dollar - 2));
+  Placeholder result{.begin = dollar, .end = close + 1, .variable = {}, .fallback = {}, .flaw = {}};
+  if (inside.find('{') != std::string_view::npos) {
+    result.flaw = "has braces within its own";
+    return result;
+  }
   if (inside.starts_with("oc.env:")) inside = trim(inside.substr(7));
-  Placeholder result{dollar, close + 1, inside, std::nullopt};
-  if (const std::size_t comma = inside.find(','); comma != std::string_view::npos) {
-    result.variable = trim(inside.substr(0, comma));
-    result.fallback = trim(inside.substr(comma + 1));
+  const std::size_t comma = inside.find(',');
+  result.variable = trim(inside.substr(0, comma));
+  if (comma != std::string_view::npos) result.fallback = trim(inside.substr(comma + 1));
+  if (!is_name(result.variable)) {
+    result.variable = {};
+    result.flaw = "names no environment variable";
   }
   return result;
 }
 
-/// Names may have dotted parts, as AutoModel allows; a final dot is punctuation.
+/// A final dot is punctuation.
 std::optional<Placeholder> read_bare(std::string_view text, std::size_t dollar) {
   std::size_t end = dollar + 1;
   if (end >= text.size() || !starts_name(text[end])) return std::nullopt;
   while (end < text.size() && (continues_name(text[end]) || (text[end] == '.' && end + 1 < text.size() && continues_name(text[end + 1])))) ++end;
-  return Placeholder{dollar, end, text.substr(dollar + 1, end - dollar - 1), std::nullopt};
+  return Placeholder{.begin = dollar, .end = end, .variable = text.substr(dollar + 1, end - dollar - 1), .fallback = {}, .flaw = {}};
 }
 
 std::optional<Placeholder> next_placeholder(std::string_view text, std::size_t from) {
   for (std::size_t dollar = text.find('$', from); dollar != std::string_view::npos; dollar = text.find('$', dollar + 1)) {
     const bool braced = dollar + 1 < text.size() && text[dollar + 1] == '{';
-    if (auto found = braced ? read_braced(text, dollar) : read_bare(text, dollar)) return found;
+    if (auto found = braced ? std::optional(read_braced(text, dollar)) : read_bare(text, dollar)) return found;
   }
   return std::nullopt;
 }
 
+std::optional<std::string> given_value(const Placeholder& placeholder, const Environment& environment) {
+  return placeholder.flaw.empty() ? environment(placeholder.variable) : std::nullopt;
+}
+
 std::optional<std::string> value_of(const Placeholder& placeholder, const Environment& environment) {
-  if (!placeholder.variable.empty()) {
-    if (auto value = environment(placeholder.variable)) return value;
-  }
-  if (placeholder.fallback) return std::string(*placeholder.fallback);
+  if (auto value = given_value(placeholder, environment)) return value;
+  if (placeholder.flaw.empty() && placeholder.fallback) return std::string(*placeholder.fallback);
   return std::nullopt;
+}
+
+/// Why the placeholder, `written` so, has no value.
+Problem unfilled(const Placeholder& placeholder, const std::string& written, const Position& position) {
+  const std::string name(placeholder.variable);
+  const std::string rule = "placeholders are filled from the environment before the recipe is read";
+  const std::string what = placeholder.flaw.empty() ? "the environment variable " + name + " is not set" : std::string(placeholder.flaw);
+  // Few set a variable whose name has a dot: another key was meant.
+  if (placeholder.flaw.empty() && name.find('.') == std::string::npos)
+    return {to_string(position), written + ": " + what, rule, "set " + name + ", or write ${" + name + ",default}"};
+  return {to_string(position), written + ": " + what,
+          rule + "; nested placeholders, references to other keys and resolvers other than oc.env are not supported",
+          "write the value itself, or one variable, as ${NAME} or ${NAME,default}"};
 }
 
 void interpolate_scalar(Node& node, const Environment& environment, ProblemList& problems) {
@@ -75,10 +113,7 @@ void interpolate_scalar(Node& node, const Environment& environment, ProblemList&
       result += *value;
       continue;
     }
-    const std::string name(placeholder->variable);
-    problems.add({to_string(node.position),
-                  written.substr(placeholder->begin, placeholder->end - placeholder->begin) + ": the environment variable " + name + " is not set",
-                  "placeholders are filled from the environment before the recipe is read", "set " + name + ", or write ${" + name + ",default}"});
+    problems.add(unfilled(*placeholder, written.substr(placeholder->begin, placeholder->end - placeholder->begin), node.position));
   }
   if (done == 0) return;
   result.append(written, done);
@@ -98,16 +133,22 @@ bool is_worth_hiding(const std::string& value) {
   return value.size() >= 4 && !is_null(scalar) && !as_bool(scalar) && !as_double(scalar);
 }
 
+/// What reveals nothing is put back only where it stands in quotes, alone: messages are full of numbers and short words.
+Replacement replacement(const std::string& value, const std::string& written, bool whole_words) {
+  if (is_worth_hiding(value)) return {value, written, whole_words};
+  return {'"' + value + '"', '"' + written + '"', false};
+}
+
 /// Only what the environment gave: a default stands in the recipe for all to see.
 void collect_replacements(const Node& node, const Environment& environment, std::vector<Replacement>& all) {
   const std::string written = node.placeholder.value_or("");
   bool is_given = false;
   for (auto placeholder = next_placeholder(written, 0); placeholder; placeholder = next_placeholder(written, placeholder->end)) {
-    const auto value = environment(placeholder->variable);
-    is_given |= value.has_value();
-    if (value && is_worth_hiding(*value)) all.push_back({*value, written.substr(placeholder->begin, placeholder->end - placeholder->begin), true});
+    const auto value = given_value(*placeholder, environment).value_or("");
+    is_given |= !value.empty();
+    if (!value.empty()) all.push_back(replacement(value, written.substr(placeholder->begin, placeholder->end - placeholder->begin), true));
   }
-  if (is_given && is_worth_hiding(node.text)) all.push_back({node.text, written, false});
+  if (is_given) all.push_back(replacement(node.text, written, false));
   for (const Node& item : node.items) collect_replacements(item, environment, all);
   for (const Entry& entry : node.entries) collect_replacements(entry.value, environment, all);
 }

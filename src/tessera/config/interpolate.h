@@ -11,7 +11,7 @@
 namespace tessera::config {
 
 /// Replaces `${VAR}`, `${VAR,default}`, `${oc.env:VAR}`, `${oc.env:VAR,default}` and `$VAR` in every scalar below `node`; the text as written stays
-/// in Node::placeholder. What was put in is not searched again. A variable that is not set and has no default is a problem.
+/// in Node::placeholder. What was put in is not searched again. A variable that is not set and has no default is a problem, and so is any other `${`.
 void interpolate(Node& node, const Environment& environment, ProblemList& problems);
 
 /// Whether a value under this key is hidden when printed or saved: the key contains password, secret, token, apikey, api_key, authorization or auth,
@@ -20,7 +20,8 @@ void interpolate(Node& node, const Environment& environment, ProblemList& proble
 bool is_secret(std::string_view key);
 
 /// Problems in which the values of the tree's placeholders are replaced by the placeholders as they are written: "${DATA}/x.jsonl is not on disk".
-/// Values of less than four characters, numbers and booleans are left as they are: they reveal nothing, and messages are full of them.
+/// Values of less than four characters, numbers and booleans are replaced where they stand in quotes; elsewhere they are left: they reveal nothing,
+/// and messages are full of them.
 std::vector<Problem> with_placeholders(std::vector<Problem> problems, const Node& tree, const Environment& environment);
 /// Runs what may name files of the recipe in its UserErrors, which then show them so.
 template <class Work>
