@@ -67,11 +67,11 @@ class ForkedCommunicator : public comm::Communicator {
   }
   comm::Work all_gather(const at::Tensor& input, std::span<const std::int64_t> counts, const at::Tensor& output) override {
     TESSERA_ASSERT(input.scalar_type() == at::kByte && static_cast<std::size_t>(input.numel()) <= kCapacity, "short texts only");
-    std::memcpy(data(rank_), input.data_ptr(), static_cast<std::size_t>(input.numel()));
+    if (input.numel() > 0) std::memcpy(data(rank_), input.data_ptr(), static_cast<std::size_t>(input.numel()));
     barrier();
     auto* next = static_cast<std::byte*>(output.data_ptr());
     for (int rank = 0; rank < size(); ++rank) {
-      std::memcpy(next, data(rank), static_cast<std::size_t>(counts[static_cast<std::size_t>(rank)]));
+      if (counts[static_cast<std::size_t>(rank)] > 0) std::memcpy(next, data(rank), static_cast<std::size_t>(counts[static_cast<std::size_t>(rank)]));
       next += counts[static_cast<std::size_t>(rank)];
     }
     barrier();

@@ -29,6 +29,7 @@ void stream_line(std::byte* to, const std::byte* from) {
 }  // namespace
 
 void stream_copy(std::byte* to, const std::byte* from, std::size_t size) {
+  if (size == 0) return;  // memcpy must not be given null pointers, not even for no bytes
   const std::size_t head = std::min(size, static_cast<std::size_t>(-reinterpret_cast<std::uintptr_t>(to) % kLine));
   std::memcpy(to, from, head);
   std::size_t done = head;
@@ -39,7 +40,9 @@ void stream_copy(std::byte* to, const std::byte* from, std::size_t size) {
   std::memcpy(to + done, from + done, size - done);
 }
 #else
-void stream_copy(std::byte* to, const std::byte* from, std::size_t size) { std::memcpy(to, from, size); }
+void stream_copy(std::byte* to, const std::byte* from, std::size_t size) {
+  if (size > 0) std::memcpy(to, from, size);
+}
 #endif
 
 }  // namespace tessera
