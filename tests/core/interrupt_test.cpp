@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include <cstdlib>
+#include <thread>
 
 namespace tessera {
 namespace {
@@ -25,6 +26,14 @@ TEST(Interrupt, ANewGuardForgetsTheOldSignal) {
   EXPECT_EQ(guard.signal(), 0);
 }
 
+/// As `timeout` does: to the process, and to its group.
+TEST(Interrupt, TwoSignalsAtOnceAreOneRequest) {
+  const InterruptGuard guard;
+  ::raise(SIGTERM);
+  ::raise(SIGTERM);
+  EXPECT_EQ(guard.signal(), SIGTERM);
+}
+
 void nothing(int) {}
 
 TEST(Interrupt, TheDestructorRestoresTheHandlers) {
@@ -35,12 +44,13 @@ TEST(Interrupt, TheDestructorRestoresTheHandlers) {
   EXPECT_EQ(::signal(SIGINT, before), nothing);
 }
 
-TEST(InterruptDeathTest, TheSecondSignalEndsTheProcess) {
+TEST(InterruptDeathTest, ALaterSignalEndsTheProcess) {
   testing::GTEST_FLAG(death_test_style) = "threadsafe";
   EXPECT_EXIT(
       {
         const InterruptGuard guard;
         ::raise(SIGTERM);
+        std::this_thread::sleep_for(kSameRequest + std::chrono::milliseconds(100));
         ::raise(SIGINT);
         std::exit(0);
       },

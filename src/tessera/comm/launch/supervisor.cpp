@@ -19,6 +19,7 @@
 #include <sstream>
 
 #include "tessera/core/error.h"
+#include "tessera/core/interrupt.h"
 #include "tessera/core/terminal.h"
 
 namespace tessera::launch {
@@ -259,7 +260,10 @@ void Supervisor::take_signals() {
   while (::read(signals_.get(), &signal, sizeof(signal)) == sizeof(signal)) {
     const auto number = static_cast<int>(signal.ssi_signo);
     if (number == SIGCHLD) continue;  // below: several children's signals may have become one
-    signal_ranks(interrupted_by_ == 0 ? SIGTERM : SIGKILL);
+    const bool first = interrupted_by_ == 0;
+    if (first) interrupted_at_ = Clock::now();
+    if (!first && Clock::now() - interrupted_at_ <= kSameRequest) continue;
+    signal_ranks(first ? SIGTERM : SIGKILL);
     interrupted_by_ = number;
   }
   if (!mpirun_ended_ && ::waitpid(mpirun_.pid, &mpirun_status_, WNOHANG) == mpirun_.pid) {

@@ -83,6 +83,7 @@ class Supervisor {
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::optional<Cause> cause_;
   int interrupted_by_ = 0;
+  Clock::time_point interrupted_at_;
   std::optional<Clock::time_point> deadline_;  ///< when what is left is killed
 };
 
