@@ -130,6 +130,12 @@ TEST(Config, Gemma3HasTwoSetsOfFrequencies) {
     EXPECT_EQ(spec.embedding_multiplier, 4.0);
     EXPECT_EQ(spec.norm_weight_offset, 1.0);
   }
+  // One set for all layers would be left unread.
+  config["rope_parameters"] = {{"rope_type", "linear"}, {"factor", 8.0}};
+  EXPECT_THAT(error_of_config(config), HasSubstr("rope_parameters has a field 'factor'"));
+  config["rope_parameters"] = "yarn";
+  config["rope_scaling"] = {1};
+  EXPECT_THAT(error_of_config(config), AllOf(HasSubstr("rope_parameters is not an object"), HasSubstr("rope_scaling is not an object")));
 }
 
 TEST(Config, QwenSlidesOnlyWhenToldTo) {

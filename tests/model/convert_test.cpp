@@ -18,10 +18,12 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 std::filesystem::path golden(const std::string& name) { return test::test_data("goldens/" + name); }
 
-constexpr std::uint32_t kFloat32 = 6;  // GGUF's value type
+constexpr std::uint32_t kFloat32 = 6;  // GGUF's value types
+constexpr std::uint32_t kBool = 7;
 constexpr std::uint32_t kGgmlF32 = 0;
 
 /// A golden written as llama.cpp's converter would write it; tests change fields before build.
@@ -29,6 +31,7 @@ struct GgufModel {
   std::string architecture;
   std::map<std::string, double> numbers;  ///< under the architecture's prefix; whole ones become integers
   std::map<std::string, std::string> texts;
+  std::map<std::string, bool> flags;
   test::FloatTensors tensors;
 
   std::string build() const {
@@ -44,6 +47,7 @@ struct GgufModel {
       }
     }
     for (const auto& [key, value] : texts) builder.add_string(architecture + "." + key, value);
+    for (const auto& [key, value] : flags) builder.add_raw(architecture + "." + key, kBool, test::GgufBuilder::bytes(value));
     builder.add_u32("tokenizer.ggml.bos_token_id", 1);
     builder.add_u32("tokenizer.ggml.eos_token_id", 2);
     for (const auto& [name, tensor] : tensors) {
@@ -274,6 +278,35 @@ TEST(Convert, RefusesGgufFilesItCannotCompute) {
   EXPECT_THAT(error_of_import([](GgufModel& m) { m.numbers["expert_count"] = 8; }), HasSubstr("qwen3.expert_count is not supported"));
   EXPECT_THAT(error_of_import([](GgufModel& m) { m.texts["rope.scaling.type"] = "mrope"; }),
               HasSubstr("qwen3.rope.scaling.type: mrope is not supported"));
+  EXPECT_THAT(error_of_import([](GgufModel& m) { m.numbers.erase("attention.layer_norm_rms_epsilon"); }),
+              HasSubstr("qwen3.attention.layer_norm_rms_epsilon is missing"));
+  EXPECT_THAT(error_of_import([](GgufModel& m) { m.flags["attention.causal"] = false; }),
+              HasSubstr("qwen3.attention.causal: false is not supported"));
+  EXPECT_THAT(error_of_import([](GgufModel& m) { m.numbers["final_logit_softcapping"] = 30; }),
+              HasSubstr("qwen3.final_logit_softcapping is not supported"));
+}
+
+/// llama.cpp's reading: a factor without a kind is linear, and so is what older files have.
+TEST(Convert, GgufFactorsWithoutAKindOfRotaryScalingAreLinear) {
+  for (const std::string key : {"rope.scaling.factor", "rope.scale_linear"}) {
+    test::TemporaryDirectory directory;
+    GgufModel model = gguf_of("qwen3", "qwen3");
+    model.numbers[key] = 4.0;
+    const RopeSpec rope = read_model_spec(converted(directory, model)).ropes[0];
+    EXPECT_EQ(rope.kind, RopeKind::Linear) << key;
+    EXPECT_EQ(rope.factor, 4.0) << key;
+  }
+}
+
+TEST(Convert, SaysWhichGgufKeysItIgnores) {
+  test::TemporaryDirectory directory;
+  GgufModel model = gguf_of("qwen3", "qwen3");
+  model.numbers.insert({{"vocab_size", 60}, {"attention.sink_count", 4}});
+  write_gguf(directory / "model.gguf", model);
+  testing::internal::CaptureStderr();
+  import_gguf(directory / "model.gguf");
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("qwen3.attention.sink_count is not known; it is ignored"), Not(HasSubstr("vocab_size"))));
 }
 
 TEST(Convert, BetweenHuggingFaceDirectories) {

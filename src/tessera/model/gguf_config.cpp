@@ -8,11 +8,13 @@
 #include <cstring>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "tessera/core/dtype.h"
 #include "tessera/core/error.h"
+#include "tessera/core/logging.h"
 #include "tessera/formats/gguf_dequantize.h"
 #include "tessera/model/config.h"
 #include "tessera/model/rope.h"
@@ -59,21 +61,26 @@ class Translator {
     }
     read_peculiarities();
     problems_.throw_if_any();
+    warn_about_unread();
     return config_;
   }
 
  private:
-  std::string key(const std::string& name) const { return arch_ + "." + name; }
-  std::optional<std::int64_t> integer(const std::string& name) const { return file_.find_integer(key(name)); }
-  std::optional<double> number(const std::string& name) const { return file_.find_number(key(name)); }
+  /// A metadata key of the architecture, which from now on counts as read.
+  std::string key(const std::string& name) { return *read_.insert(arch_ + "." + name).first; }
+  std::optional<std::int64_t> integer(const std::string& name) { return file_.find_integer(key(name)); }
+  std::optional<double> number(const std::string& name) { return file_.find_number(key(name)); }
   bool has_tensor(const std::string& name) const { return file_.find(name) != nullptr; }
 
-  std::int64_t required(const std::string& name) {
-    if (const auto value = integer(name)) return *value;
+  template <class Value>
+  Value required(std::optional<Value> value, const std::string& name) {
+    if (value) return *value;
     problems_.add(
-        {where_, fmt::format("metadata key {} is missing", key(name)), "the model's shape cannot be derived without it", formats::kConvertGgufAgain});
+        {where_, fmt::format("metadata key {} is missing", key(name)), "the model cannot be derived without it", formats::kConvertGgufAgain});
     return 1;
   }
+  std::int64_t required(const std::string& name) { return required(integer(name), name); }
+  double epsilon(const std::string& name) { return shortest(required(number(name), name)); }
 
   void refuse(const std::string& what, const std::string& rule) { problems_.add({where_, what + " is not supported", rule, kTakeHuggingFace}); }
 
@@ -107,7 +114,7 @@ class Translator {
     if (const auto value_length = integer("attention.value_length"); value_length && *value_length != head_dim_) {
       refuse(fmt::format("{}: {}", key("attention.value_length"), *value_length), "values have as many dimensions as keys");
     }
-    config_["rms_norm_eps"] = shortest(number("attention.layer_norm_rms_epsilon").value_or(1e-5));
+    if (arch_ != "gpt2") config_["rms_norm_eps"] = epsilon("attention.layer_norm_rms_epsilon");
     config_["attention_bias"] = has_tensor("blk.0.attn_q.bias") && arch_ != "qwen2";
     config_["mlp_bias"] = has_tensor("blk.0.ffn_down.bias") && arch_ != "gpt2";
   }
@@ -129,10 +136,16 @@ class Translator {
     for (const std::string name : {"attention.scale", "embedding_scale", "residual_scale", "logit_scale"}) {
       if (!granite && number(name).value_or(0.0) != 0.0) refuse(key(name), "only granite models have multipliers");
     }
-    for (const std::string name : {"expert_count", "attention.clamp_kqv", "attention.max_alibi_bias", "attention.q_lora_rank"}) {
+    for (const std::string name :
+         {"expert_count", "attention.clamp_kqv", "attention.max_alibi_bias", "attention.q_lora_rank", "attention.temperature_scale"}) {
       if (number(name).value_or(0.0) != 0.0) refuse(key(name), "the architecture is known without it");
     }
-    const bool slides = arch_ == "gemma2" || arch_ == "gemma3" || arch_ == "phi3";
+    if (!file_.find_bool(key("attention.causal")).value_or(true)) refuse(key("attention.causal") + ": false", "models here are causal");
+    const bool gemma = arch_ == "gemma2" || arch_ == "gemma3";
+    for (const std::string name : {"attn_logit_softcapping", "final_logit_softcapping"}) {
+      if (!gemma && number(name).value_or(0.0) != 0.0) refuse(key(name), "only gemma models have soft caps");
+    }
+    const bool slides = gemma || arch_ == "phi3";
     if (!slides && integer("attention.sliding_window").value_or(0) != 0)
       refuse(key("attention.sliding_window"), "this architecture attends to everything");
   }
@@ -148,7 +161,7 @@ class Translator {
     for (const std::string field : {"bos_token_id", "eos_token_id", "pad_token_id"}) {
       if (sizes.contains(field)) config_[field] = sizes[field];
     }
-    config_["layer_norm_epsilon"] = shortest(number("attention.layer_norm_epsilon").value_or(1e-5));
+    config_["layer_norm_epsilon"] = epsilon("attention.layer_norm_epsilon");
     config_["activation_function"] = "gelu_new";
   }
 
@@ -158,8 +171,10 @@ class Translator {
     if (rotated != head_dim_) config_["partial_rotary_factor"] = static_cast<double>(rotated) / static_cast<double>(head_dim_);
     if (has_tensor("rope_factors_long.weight")) return read_longrope();
     if (has_tensor("rope_freqs.weight")) return read_llama3_rope();
-    const std::string type = file_.find_string(key("rope.scaling.type")).value_or("none");
-    const double factor = shortest(number("rope.scaling.factor").value_or(1.0));
+    // As llama.cpp reads them: older files have scale_linear alone, and a factor without a type is of the linear kind.
+    const std::string type = file_.find_string(key("rope.scaling.type")).value_or("linear");
+    const double older_factor = number("rope.scale_linear").value_or(1.0);
+    const double factor = shortest(number("rope.scaling.factor").value_or(older_factor));
     if (type == "none" || (type == "linear" && factor == 1.0)) return;
     Json scaling = {{"rope_type", type}, {"factor", factor}};
     if (type == "yarn") {
@@ -233,6 +248,14 @@ class Translator {
     if (arch_ != "gemma2" && arch_ != "gemma3" && arch_ != "gpt2") config_["hidden_act"] = "silu";
   }
 
+  void warn_about_unread() {
+    for (const std::string name : {"vocab_size", "rope.dimension_count", "rope.freq_base", "rope.scaling.finetuned", "rope.scaling.type",
+                                   "rope.scaling.factor", "rope.scaling.attn_factor", "rope.scaling.original_context_length", "tensor_data_layout"})
+      read_.insert(arch_ + "." + name);  // change nothing where they are not read
+    for (const auto& [name, value] : file_.header().metadata)
+      if (name.starts_with(arch_ + ".") && !read_.contains(name)) log::warning("{}: metadata key {} is not known; it is ignored", where_, name);
+  }
+
   void read_granite() {
     for (const auto& [name, field] : {std::pair("attention.scale", "attention_multiplier"), std::pair("embedding_scale", "embedding_multiplier"),
                                       std::pair("residual_scale", "residual_multiplier"), std::pair("logit_scale", "logits_scaling")}) {
@@ -260,6 +283,7 @@ class Translator {
   const GgufFile& file_;
   std::string where_;
   std::string arch_;
+  std::set<std::string> read_;  ///< metadata keys of the architecture
   std::int64_t head_dim_ = 0;
   Json config_ = Json::object();
   ProblemList problems_;

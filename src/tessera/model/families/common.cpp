@@ -10,7 +10,10 @@ namespace {
 
 void read_heads(ConfigReader& config, const CommonDefaults& defaults, ModelSpec& spec) {
   spec.num_attention_heads = config.size("num_attention_heads");
-  spec.num_key_value_heads = config.size("num_key_value_heads", defaults.num_key_value_heads.value_or(spec.num_attention_heads));
+  // Absent, it is the class's default; null means as many as query heads, as in the classes themselves.
+  const bool is_null = config.json().contains("num_key_value_heads") && !config.has("num_key_value_heads");
+  const std::int64_t fallback = is_null ? spec.num_attention_heads : defaults.num_key_value_heads.value_or(spec.num_attention_heads);
+  spec.num_key_value_heads = config.size("num_key_value_heads", fallback);
   if (spec.num_attention_heads % spec.num_key_value_heads != 0) {
     config.contradicts("num_key_value_heads", {"num_attention_heads"},
                        fmt::format("({}) does not divide num_attention_heads ({})", spec.num_key_value_heads, spec.num_attention_heads),

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include "tessera/model/families/common.h"
 #include "tessera/model/families/families.h"
 #include "tessera/model/families/rope_config.h"
@@ -8,21 +10,32 @@ namespace {
 constexpr std::size_t kFullRope = 0;
 constexpr std::size_t kSlidingRope = 1;
 
+/// The object at `key`, an empty one when it is absent; a mistake when it is anything else.
+Json object_at(ConfigReader& config, const std::string& key) {
+  const Json* found = config.find(key);
+  if (found == nullptr || found->is_object()) return found == nullptr ? Json::object() : *found;
+  config.wrong(key, "is not an object");
+  return Json::object();
+}
+
 /// transformers 5: one object per layer type; transformers 4: rope_theta and rope_scaling for full layers, rope_local_base_freq for sliding ones.
 std::vector<RopeSpec> read_ropes(ConfigReader& config, const ModelSpec& spec) {
-  const Json* newer = config.find("rope_parameters");
-  const Json* older = config.find("rope_scaling");
-  const Json parameters = newer != nullptr && newer->is_object() ? *newer : Json::object();
+  const Json parameters = object_at(config, "rope_parameters");
+  const Json older = object_at(config, "rope_scaling");
+  for (const auto& [layers, unused] : parameters.items())
+    if (layers != "full_attention" && layers != "sliding_attention")
+      config.wrong("rope_parameters", fmt::format("has a field '{}'", layers),
+                   "there is one object for full_attention and one for sliding_attention");
   Json full = parameters.value("full_attention", Json::object());
   Json sliding = parameters.value("sliding_attention", Json::object());
   if (full.is_null()) full = Json::object();
   if (sliding.is_null()) sliding = Json::object();
-  if (older != nullptr && older->is_object() && full.is_object()) full.update(*older);
+  if (full.is_object()) full.update(older);
   const double local_theta = config.positive_number("rope_local_base_freq", 10000.0);
   if (sliding.is_object() && !sliding.contains("rope_theta")) sliding["rope_theta"] = local_theta;
   RopeDefaults defaults;
   defaults.theta = 1e6;
-  const std::string key = newer != nullptr ? "rope_parameters" : "rope_scaling";
+  const std::string key = config.has("rope_parameters") ? "rope_parameters" : "rope_scaling";
   std::vector<RopeSpec> ropes(2);
   ropes[kFullRope] = read_rope_object(config, full, key, spec, defaults);
   ropes[kSlidingRope] = read_rope_object(config, sliding, key, spec, defaults);
