@@ -68,6 +68,11 @@ TEST(CheckpointTest, FrozenParametersAreSavedWithoutMoments) {
     SmallRun thawed(dtype);
     EXPECT_THAT(error_of([&] { thawed.restore(checkpoint); }),
                 AllOf(HasSubstr("exp_avg.model.embed.weight is missing"), HasSubstr("restore_optimizer: false")));
+    const TemporaryDirectory other;
+    thawed.train(2);
+    SmallRun freezes(dtype, frozen);
+    EXPECT_THAT(error_of([&] { freezes.restore(save(other.path(), thawed.request(2))); }),
+                AllOf(HasSubstr("exp_avg.model.embed.weight is of a parameter that is frozen now"), Not(HasSubstr("not in the model"))));
   }
 }
 

@@ -64,7 +64,10 @@ class ResumedSchedule : public testing::Test {
 TEST_F(ResumedSchedule, IsTheCheckpointsUnlessTheRecipeSaysOtherwise) {
   const std::vector<double> saved = uninterrupted(), of_the_recipe = uninterrupted(changed);
   EXPECT_NE(saved, of_the_recipe);
+  testing::internal::CaptureStderr();
   EXPECT_EQ(resumed(changed), saved);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("the checkpoint's schedule goes on"), HasSubstr("lr_scheduler.max_lr: the recipe says 0.0005, the checkpoint 0.003")));
   EXPECT_EQ(resumed(with("override_opt_param_scheduler=true")), joined(saved, of_the_recipe));
   EXPECT_EQ(resumed({"--optimizer.lr=5.0e-4", "--lr_scheduler=null"}), joined(saved, std::vector<double>(6, 5.0e-4))) << "there is nothing to keep";
 }

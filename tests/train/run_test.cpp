@@ -300,25 +300,39 @@ TEST(Train, ASaveThatDoesNotFitLeavesTheEarlierOneWhole) {
 }
 
 /// Questions longer than what fits: the answers, which alone are learnt, are cut off.
-TEST(Train, WarnsOnceOfStepsWithoutLabels) {
-  const TemporaryDirectory directory;
+std::string without_labels(const std::string& section, const fs::path& directory) {
   std::string lines;
   for (int i = 0; i < 8; ++i)
     lines += R"({"question": "What is the name of the capital of the country that we spoke of?", "answer": "Oda"})"
              "\n";
   tessera::test::write_file(directory / "data.jsonl", lines);
-  const std::string dataset = fmt::format(
-      "--dataset={{_target_: instruction, path_or_dataset_id: {}, column_mapping: {{question: question, "
+  return fmt::format(
+      "--{}={{_target_: instruction, path_or_dataset_id: {}, column_mapping: {{question: question, "
       "answer: answer}}, seq_length: 6, truncation: true, tokenizer: {{pretrained_model_name_or_path: {}}}}}",
-      (directory / "data.jsonl").string(), tessera::test::test_data("data/tokenizer").string());
+      section, (directory / "data.jsonl").string(), tessera::test::test_data("data/tokenizer").string());
+}
+
+TEST(Train, WarnsOnceOfStepsWithoutLabels) {
+  const TemporaryDirectory directory;
   testing::internal::CaptureStderr();
-  const RunSummary summary =
-      train_small(directory.path(), {dataset, "--validation_dataset=null", "--model.config.vocab_size=1000", "--checkpoint.enabled=false"});
+  const RunSummary summary = train_small(directory.path(), {without_labels("dataset", directory.path()), "--validation_dataset=null",
+                                                            "--model.config.vocab_size=1000", "--checkpoint.enabled=false"});
   const std::string said = testing::internal::GetCapturedStderr();
   EXPECT_EQ(summary.last_step, 4);
   EXPECT_THAT(said, AllOf(HasSubstr("command line: dataset: no label counts in the 4 samples of step 1"), HasSubstr("data.jsonl"),
                           HasSubstr("4 of 4 steps had no label")));
   EXPECT_EQ(said.find("no label counts in"), said.rfind("no label counts in"));
+}
+
+/// A loss of 0 would be the lowest for ever.
+TEST(Train, AValidationSetWithoutLabelsHasNoLoss) {
+  const TemporaryDirectory directory;
+  testing::internal::CaptureStderr();
+  train_small(directory.path(), {without_labels("validation_dataset", directory.path()), "--model.config.vocab_size=1000", "--dataset.vocab_size=80",
+                                 "--step_scheduler.max_steps=1"});
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("validation set default: no label counts"));
+  EXPECT_TRUE(fs::exists(directory / "checkpoints/LATEST"));
+  EXPECT_FALSE(fs::is_symlink(directory / "checkpoints/LOWEST_VAL"));
 }
 
 TEST(Train, StopsAtALossThatIsNoNumber) {

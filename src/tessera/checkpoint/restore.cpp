@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <iterator>
 #include <set>
 #include <string_view>
 
@@ -19,7 +21,8 @@ namespace fs = std::filesystem;
 namespace tessera::checkpoint {
 namespace {
 
-constexpr const char* kWeightsOnly = "set checkpoint.restore_optimizer: false to take the weights alone";
+constexpr const char* kWeightsOnly =
+    "begin a new run with the weights alone: another checkpoint.checkpoint_dir, restore_from: this checkpoint, restore_optimizer: false";
 
 // Whether the saved tensor can fill the target; adds what is wrong.
 void check_tensor(const TensorRecords& records, const std::string& name, const TensorBox& target, const char* fix, const std::string& where,
@@ -72,6 +75,7 @@ Sources sources_of(const Manifest& manifest, const model::ParameterStore& store,
 // Every tensor of the model and of its optimizer, whatever rank holds it.
 struct KnownNames {
   std::set<std::string> model, optim;
+  std::set<std::string> frozen;  ///< moments that parameters would have, were they trained
 };
 
 KnownNames known_names(const model::ParameterStore& store) {
@@ -84,21 +88,31 @@ KnownNames known_names(const model::ParameterStore& store) {
     for (const model::Piece& piece : store.table().parameters[index].pieces) {
       names.model.insert(piece.tensor);
       names.optim.insert(kMaster + piece.tensor);
-      if (!store.parameter(index).trainable) continue;
-      names.optim.insert(kFirstMoment + piece.tensor);
-      names.optim.insert(kSecondMoment + piece.tensor);
+      auto& moments = store.parameter(index).trainable ? names.optim : names.frozen;
+      for (const char* const kind : {kFirstMoment, kSecondMoment}) moments.insert(kind + piece.tensor);
     }
   }
   return names;
 }
 
+// Moments of parameters that are not trained any more. Takes them out of the surplus.
+void check_frozen(const TensorRecords& records, KnownNames& names, const std::string& where, ProblemList& problems) {
+  std::vector<std::string> found;
+  std::ranges::copy_if(names.frozen, std::back_inserter(found), [&](const std::string& name) { return records.contains(name); });
+  if (found.empty()) return;
+  problems.add({where, fmt::format("{} is of a parameter that is frozen now (and {} more tensors of the optimizer)", found.front(), found.size() - 1),
+                "a run trains the same parameters to its end", std::string("freeze what was frozen before, or ") + kWeightsOnly});
+  names.optim.merge(names.frozen);
+}
+
 void check_tensors(const Manifest& manifest, const model::ParameterStore& store, const Sources& sources, bool restore_optimizer,
                    const std::string& where) {
   ProblemList problems;
-  const KnownNames names = known_names(store);
+  KnownNames names = known_names(store);
   for (const TensorBox& box : master_boxes(store, store.held_pieces())) check_tensor(manifest.model, box.tensor.name, box, "", where, problems);
   check_surplus(manifest.model, names.model, "", where, problems);
   for (const TensorBox& box : sources.from_optim) check_tensor(manifest.optim, box.tensor.name, box, kWeightsOnly, where, problems);
+  if (restore_optimizer) check_frozen(manifest.optim, names, where, problems);
   if (restore_optimizer) check_surplus(manifest.optim, names.optim, kWeightsOnly, where, problems);
   problems.throw_if_any();
 }

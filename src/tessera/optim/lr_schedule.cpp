@@ -1,6 +1,7 @@
 #include "tessera/optim/lr_schedule.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -8,6 +9,9 @@
 #include <numbers>
 #include <string_view>
 #include <utility>
+#include <vector>
+
+#include "tessera/core/logging.h"
 
 namespace tessera::optim {
 namespace {
@@ -118,6 +122,15 @@ void check_wsd_request(const LrScheduleRequest& request, const std::string& wher
                   "set lr_scheduler.lr_wsd_decay_style to linear, cosine, exponential or minus_sqrt"});
 }
 
+std::vector<std::string> differences_of(const LrSchedule& recipe, const LrSchedule& checkpoint) {
+  const Json ours = to_json(recipe), theirs = to_json(checkpoint);
+  std::vector<std::string> differences;
+  for (const auto& [key, value] : ours.items())
+    if (value != theirs.at(key))
+      differences.push_back(fmt::format("lr_scheduler.{}: the recipe says {}, the checkpoint {}", key, value.dump(), theirs.at(key).dump()));
+  return differences;
+}
+
 }  // namespace
 
 LrSchedule make_lr_schedule(const LrScheduleRequest& request, double learning_rate, double weight_decay, std::int64_t total_steps,
@@ -205,16 +218,16 @@ LrSchedule schedule_from_json(const Json& json, const std::string& where) try {
 
 LrSchedule resume_schedule(const LrSchedule& recipe, const LrSchedule& checkpoint, ResumeSchedule policy, const std::string& where) {
   if (policy == ResumeSchedule::Recipe) return recipe;
+  const std::vector<std::string> differences = differences_of(recipe, checkpoint);
   if (policy == ResumeSchedule::MustAgree) {
-    const Json ours = to_json(recipe);
-    const Json theirs = to_json(checkpoint);
     ProblemList problems;
-    for (const auto& [key, value] : ours.items())
-      if (value != theirs.at(key))
-        problems.add({where, fmt::format("lr_scheduler.{}: the recipe says {}, the checkpoint {}", key, value.dump(), theirs.at(key).dump()),
-                      "use_checkpoint_opt_param_scheduler: false requires both to agree",
-                      "remove that key to take the checkpoint's, or set override_opt_param_scheduler: true to take the recipe's"});
+    for (const std::string& difference : differences)
+      problems.add({where, difference, "use_checkpoint_opt_param_scheduler: false requires both to agree",
+                    "remove that key to take the checkpoint's, or set override_opt_param_scheduler: true to take the recipe's"});
     problems.throw_if_any();
+  } else if (!differences.empty()) {
+    log::note("the checkpoint's schedule goes on ({}); lr_scheduler.override_opt_param_scheduler: true takes the recipe's",
+              fmt::join(differences, "; "));
   }
   return checkpoint;
 }

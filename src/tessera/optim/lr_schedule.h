@@ -68,7 +68,7 @@ LrSchedule schedule_from_json(const Json& json, const std::string& where);
 /// Whose values a resumed run takes: the checkpoint's (the default), the recipe's (override_opt_param_scheduler), or both must agree
 /// (use_checkpoint_opt_param_scheduler: false).
 enum class ResumeSchedule : std::uint8_t { Checkpoint, Recipe, MustAgree };
-/// UserError at `where` naming every value that differs when they must agree.
+/// UserError at `where` naming every value that differs when they must agree; a note does where the checkpoint's are taken.
 LrSchedule resume_schedule(const LrSchedule& recipe, const LrSchedule& checkpoint, ResumeSchedule policy, const std::string& where);
 
 }  // namespace tessera::optim

@@ -232,6 +232,10 @@ class Run {
     for (ValidationSet& set : objects_.validation) {
       const ValidationResult result = validate(objects_.model, set, [&] { return interrupted(); });
       if (interrupted()) return;  // half a pass is no measurement
+      if (result.num_label_tokens == 0) {
+        log::warning("validation set {}: no label counts, so there is no loss; is every answer masked or cut off?", set.name);
+        continue;
+      }
       reporter.validation(set.name, metrics_, result);
       losses_["val_loss"][set.name] = result.loss;
       if (&set == &objects_.validation.front()) summary_.validation_loss = result.loss;
