@@ -178,6 +178,9 @@ TEST_F(Check, SaysWhatTrainingWouldRefuse) {
               HasSubstr("dataloader.batch_size: 5 · data-parallel ranks (1) does not divide global_batch_size (24)"));
   EXPECT_THAT(error("--dataset.vocab_size=900"), HasSubstr("command line: dataset.vocab_size: 900 does not fit the model's vocabulary of 80"));
   EXPECT_THAT(error("--validation_dataset={_target_: mock, vocab_size: 900}"), HasSubstr("validation_dataset.vocab_size: 900"));
+  EXPECT_THAT(error("--dataset.max_sentence_len=64"),
+              HasSubstr("command line: dataset.max_sentence_len: 64 makes samples of 65 positions, the model has 64"));
+  EXPECT_THAT(error("--freeze_config.freeze_language_model=true"), HasSubstr("freeze_config leaves no parameter to train"));
   EXPECT_THAT(error("--lr_scheduler={min_lr: 0.1}"), HasSubstr("min_lr (0.1) is above max_lr (0.001)"));
   // 44 samples, 24 to a step, ten epochs: 20 steps.
   EXPECT_THAT(error("--lr_scheduler={lr_decay_style: WSD, wsd_decay_steps: 21, lr_wsd_decay_style: linear}"),

@@ -65,7 +65,7 @@ TEST(MemoryPlan, RanksThatHoldTheSameShareTheCopy) {
 TEST(MemoryPlan, FrozenParametersAreWeightsAlone) {
   const tessera::test::TemporaryDirectory directory;
   const auto bytes = [](const at::Tensor& tensor) { return tensor.defined() ? tensor.numel() * tensor.element_size() : 0; };
-  for (const std::string freeze : {"freeze_embeddings=true", "patterns=['c_attn', 'ln_']", "freeze_language_model=true"}) {
+  for (const std::string freeze : {"freeze_embeddings=true", "patterns=['c_attn', 'ln_']", "patterns=['h\\.', 'wte', 'wpe']"}) {
     for (const std::string dtype : {"float32", "bfloat16"}) {
       const config::LoadedRecipe loaded = load_small_recipe(directory.path(), {"--model.torch_dtype=" + dtype, "--freeze_config." + freeze});
       const model::MemoryEstimate plan = plan_of(loaded, 1);

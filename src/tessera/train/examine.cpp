@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <regex>
 
 #include "tessera/checkpoint/directory.h"
@@ -10,6 +11,7 @@
 #include "tessera/config/hub.h"
 #include "tessera/config/interpolate.h"
 #include "tessera/core/writable.h"
+#include "tessera/data/dataset/build.h"
 #include "tessera/formats/tensor_source.h"
 #include "tessera/mesh/mesh_sizes.h"
 #include "tessera/model/load.h"
@@ -18,6 +20,7 @@
 #include "tessera/parallel/tensor/plan.h"
 #include "tessera/plan/simulate.h"
 #include "tessera/train/lr_schedule.h"
+#include "tessera/train/objects.h"
 #include "tessera/train/restore_point.h"
 #include "tessera/train/routing.h"
 
@@ -89,15 +92,20 @@ void check_weights_on_disk(const ModelPlan& plan) {
   if (plan.pretrained && plan.directory) model::check_weights(model::parameter_table(plan.spec), *formats::open_huggingface_source(*plan.directory));
 }
 
-/// Random tokens are embedded like any other.
-void check_random_tokens(const config::LoadedRecipe& loaded, const model::ModelSpec& spec, ProblemList& problems) {
+/// What training would refuse whatever is in the files. Mock data have none: they are made. A problem begins with its key.
+void check_datasets(const config::LoadedRecipe& loaded, const model::ModelSpec& spec, ProblemList& problems) {
+  const data::DatasetContext context{.tokenizer = {}, .context_length = spec.max_position_embeddings, .vocab_size = spec.vocab_size};
   const auto check = [&](const std::string& section, const config::Dataset& dataset) {
-    const bool random = config::is_mock(dataset.kind);
-    if (!random || !loaded.is_read(section) || dataset.vocab_size <= spec.vocab_size) return;
-    const std::string key = section + ".vocab_size";
-    problems.add({config::where(loaded.tree, key),
-                  fmt::format("{}: {} does not fit the model's vocabulary of {}", key, dataset.vocab_size, spec.vocab_size),
-                  "every token has a row in the embedding", fmt::format("use vocab_size {} or less", spec.vocab_size)});
+    if (!loaded.is_read(section)) return;
+    try {
+      data::check_sequence_length(dataset, context.context_length);
+      if (config::is_mock(dataset.kind)) data::build_dataset(dataset, context, "");
+    } catch (const UserError& error) {
+      for (const Problem& problem : error.problems()) {
+        const std::string key = section + "." + problem.what.substr(0, problem.what.find(':'));
+        problems.add({config::where(loaded.tree, key), section + "." + problem.what, problem.rule, problem.fix});
+      }
+    }
   };
   if (loaded.recipe.dataset) check("dataset", *loaded.recipe.dataset);
   for (const config::ValidationDataset& set : loaded.recipe.validation_datasets) check(set.key, set.dataset);
@@ -132,6 +140,14 @@ void check_patterns(const config::LoadedRecipe& loaded, const model::ModelSpec& 
   for (std::size_t i = 0; i < groups.size(); ++i) check("optimizer", fmt::format("optimizer.param_group_overrides.{}.pattern", i), groups[i].pattern);
 }
 
+void check_something_is_trained(const config::LoadedRecipe& loaded, const model::ModelSpec& spec, ProblemList& problems) {
+  if (!loaded.is_read("freeze_config")) return;
+  const model::ParameterPredicate frozen = frozen_parameters(loaded.recipe);
+  if (frozen && std::ranges::all_of(model::parameter_table(spec).parameters, frozen))
+    problems.add({config::where(loaded.tree, "freeze_config"), "freeze_config leaves no parameter to train", "",
+                  "freeze less; `tessera eval` measures a model without training it"});
+}
+
 /// What the schedule cannot be, whatever the data: a run whose length they decide is taken for endless.
 void check_schedule(const config::LoadedRecipe& loaded, ProblemList& problems) {
   for (const char* section : {"lr_scheduler", "optimizer", "step_scheduler", "dataset", "packed_sequence"})
@@ -140,8 +156,9 @@ void check_schedule(const config::LoadedRecipe& loaded, ProblemList& problems) {
   make_lr_schedule(loaded, most_steps(loaded.recipe).value_or(endless), problems);
 }
 
-/// That what the run writes can be written; nothing is created.
-void check_output_directories(const config::LoadedRecipe& loaded, ProblemList& problems) {
+/// That what the run writes can be written; nothing is created. Returns whether that is so.
+bool check_output_directories(const config::LoadedRecipe& loaded, ProblemList& problems) {
+  const std::size_t before = problems.problems().size();
   const auto check = [&](const std::string& section, const std::string& key, const std::string& directory) {
     const std::string why = loaded.is_read(section) ? why_not_writable(directory) : "";
     if (!why.empty())
@@ -151,6 +168,7 @@ void check_output_directories(const config::LoadedRecipe& loaded, ProblemList& p
   const config::Recipe& recipe = loaded.recipe;
   if (recipe.checkpoint.enabled) check("checkpoint", "checkpoint.checkpoint_dir", recipe.checkpoint.checkpoint_dir);
   if (!recipe.logging.directory.empty()) check("logging", "logging.directory", recipe.logging.directory);
+  return problems.problems().size() == before;
 }
 
 /// That the run can begin where it would: at a checkpoint that is there and whole, of this model when that is known, with nothing in the way of what
@@ -193,8 +211,8 @@ class Examiner {
     examine_ranks();
     if (says_a_model()) examine_model();
     check_schedule(loaded_, problems_);
-    check_output_directories(loaded_, problems_);
-    if (rank_ == 0) check_restore_point(loaded_, result_.plan, problems_);
+    const bool can_save = check_output_directories(loaded_, problems_);
+    if (rank_ == 0 && can_save) check_restore_point(loaded_, result_.plan, problems_);
     append(result_.problems, problems_.problems());
     result_.problems = config::with_placeholders(std::move(result_.problems), loaded_.tree, environment_);
     // What was made of half a recipe is not to be shown.
@@ -216,8 +234,9 @@ class Examiner {
   void examine_model() try {
     const bool ranks_are_right = problems_.empty() && loaded_.is_read("step_scheduler") && loaded_.is_read("dataloader");
     const ModelPlan& plan = result_.plan.emplace(plan_model(loaded_, environment_));
-    check_random_tokens(loaded_, plan.spec, problems_);
+    check_datasets(loaded_, plan.spec, problems_);
     check_patterns(loaded_, plan.spec, problems_);
+    check_something_is_trained(loaded_, plan.spec, problems_);
     refuse_expert_options(loaded_, plan.spec, result_.problems);
     if (splits_known_) examine_split(plan, ranks_are_right);
     check_weights_on_disk(plan);

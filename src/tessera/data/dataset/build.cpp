@@ -28,10 +28,7 @@ InstructionOptions instruction_options(const config::Dataset& options, const Dat
   if (pads && !options.seq_length) {
     throw UserError({"", "padding: max_length needs seq_length", "rows are padded to seq_length", "set seq_length, or padding: do_not_pad"});
   }
-  if (pads && context.context_length > 0 && *options.seq_length > context.context_length) {
-    throw UserError({"", fmt::format("seq_length: {} is longer than the model's context of {}", *options.seq_length, context.context_length),
-                     "padded rows fit into the model's context", fmt::format("use seq_length {} or less", context.context_length)});
-  }
+  check_sequence_length(options, context.context_length);
   return {.seq_length = options.seq_length.value_or(0),
           .truncate = options.truncation != config::Truncation::None,
           .pad_to_seq_length = pads,
@@ -184,6 +181,7 @@ std::unique_ptr<Dataset> build_megatron(const config::Dataset& options, const Da
 std::unique_ptr<Dataset> build_text(const config::Dataset& options, const DatasetContext& context) {
   const TextOptions text{options.seq_length.value_or(0), options.text_column, options.append_eod, options.split.value_or(""),
                          options.limit_dataset_samples};
+  check_sequence_length(options, context.context_length);
   return std::make_unique<TextDataset>(find_data_files(on_disk(options, context), options.split.value_or("")), text, context);
 }
 
@@ -246,6 +244,13 @@ constexpr std::array kKinds = {Kind{DatasetKind::ColumnMapped, build_column_mapp
                                Kind{DatasetKind::MockPacked, build_mock_packed, false}};
 
 }  // namespace
+
+void check_sequence_length(const config::Dataset& options, std::int64_t context_length) {
+  const bool fills_rows = options.padding == config::Padding::MaxLength || options.kind == DatasetKind::Text;
+  if (!fills_rows || context_length == 0 || options.seq_length.value_or(0) <= context_length) return;
+  throw UserError({"", fmt::format("seq_length: {} is longer than the model's context of {}", *options.seq_length, context_length),
+                   "rows of seq_length tokens fit into the model's context", fmt::format("use seq_length {} or less", context_length)});
+}
 
 UserError in_section(const UserError& error, const std::string& section) {
   std::vector<Problem> problems = error.problems();

@@ -65,10 +65,6 @@ void check_options(const TextOptions& options, const DatasetContext& context) {
   if (options.seq_length < 1)
     problems.add(
         {"", "seq_length is not given", "pre-training text is cut into windows of seq_length tokens", "set seq_length, for example to 1024"});
-  if (context.context_length > 0 && options.seq_length > context.context_length) {
-    problems.add({"", fmt::format("seq_length: {} is longer than the model's context of {}", options.seq_length, context.context_length),
-                  "a window fits into the model's context", fmt::format("use seq_length {} or less", context.context_length)});
-  }
   if (options.append_end_of_text && !context.tokenizer->special_tokens().eos) {
     problems.add({"", "append_eod is set, but the tokenizer has no end-of-text token", "each document is closed by the tokenizer's EOS",
                   "use append_eod: false"});
