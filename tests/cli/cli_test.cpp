@@ -152,6 +152,11 @@ TEST(Cli, ASystemMessageNeedsAChat) {
   EXPECT_THAT(result.error, HasSubstr("--system requires --chat"));
 }
 
+TEST(Cli, WhatWouldHaveNoEffectIsRefused) {
+  EXPECT_THAT(run_tessera({"generate", "model", "--prompt", "x", "--json", "--stream"}).error, HasSubstr("--stream excludes --json"));
+  EXPECT_THAT(run_tessera({"eval", "model", "--text", "x", "--documents", ""}).error, HasSubstr("--documents: is empty"));
+}
+
 TEST(Cli, OverRanksOnlyTheSplitIsLeftToSay) {
   const auto misspelt = run_tessera({"generate", "model", "--prompt", "x", "--max-new-token", "3"});
   EXPECT_THAT(misspelt.error, HasSubstr("--max-new-token is an unknown option"));

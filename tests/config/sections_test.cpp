@@ -254,6 +254,10 @@ TEST(DistEnvSection, Backends) {
   EXPECT_THAT(mistakes_of("dist_env: {timeout_minutes: 0}"), HasSubstr("greater than 0"));
 }
 
+TEST(Dataloader, ThreadsAreBounded) {
+  EXPECT_THAT(mistakes_of("dataloader: {num_workers: 20000}"), HasSubstr("dataloader.num_workers: 20000 is out of range"));
+}
+
 TEST(Sections, PatternsAreRegularExpressions) {
   EXPECT_THAT(mistakes_of("freeze_config:\n  patterns: [norm, \"(\"]"),
               AllOf(HasSubstr("r.yaml:2: freeze_config.patterns.1: \"(\" is not a regular expression"), HasSubstr("fix:")));
@@ -261,6 +265,7 @@ TEST(Sections, PatternsAreRegularExpressions) {
   EXPECT_THAT(
       mistakes_of("optimizer: {param_group_overrides: [{pattern: \"(\"}]}"),
       AllOf(HasSubstr("r.yaml:1: optimizer.param_group_overrides.0.pattern: \"(\" is not a regular expression"), Not(HasSubstr("has no pattern"))));
+  EXPECT_THAT(mistakes_of("freeze_config: {patterns: [" + std::string(1001, 'a') + "]}"), HasSubstr("a regular expression of 1001 characters"));
 }
 
 /// Nothing that a recipe says is passed over in silence.
@@ -305,6 +310,11 @@ TEST(Sections, WhatHappensAnywayIsNotNoted) {
         "checkpoint: {skip_task_head_prefixes_for_base_model: []}", "model: {pretrained_model_name_or_path: m, num_nextn_predict_layers: 0}"})
     EXPECT_THAT(with(lines).notes, IsEmpty()) << lines;
   EXPECT_THAT(mistakes_of("distributed: {mp_policy: {output_dtype: bf61}}"), HasSubstr("not a dtype"));
+}
+
+TEST(CheckpointSection, AnEmptyDirectoryIsNotTheDefault) {
+  EXPECT_THAT(mistakes_of("checkpoint: {checkpoint_dir: \"\"}"), HasSubstr("checkpoint.checkpoint_dir: is empty"));
+  EXPECT_EQ(with("checkpoint: {checkpoint_dir: null}").recipe.checkpoint.checkpoint_dir, "checkpoints/");
 }
 
 TEST(CheckpointSection, TheBestMetricIsOneOfTheValidationSets) {

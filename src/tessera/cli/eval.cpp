@@ -135,7 +135,8 @@ Command add_eval(CLI::App& program) {
   parser->add_option("--text", options->text, "Text file")->required();
   parser->add_option("--seq-length", options->sequence_length, "Positions of one window (default: the model's, at most 2048)")->check(at_least(1));
   parser->add_option("--max-tokens", options->max_tokens, "Use at most this many tokens of the text")->check(at_least(1));
-  parser->add_option("--documents", options->documents, "Separator of documents: each is evaluated from its own start, BOS first");
+  parser->add_option("--documents", options->documents, "Separator of documents: each is evaluated from its own start, BOS first")
+      ->check([](const std::string& separator) { return separator.empty() ? "is empty" : ""; });
   parser->add_option("--dtype", options->dtype, "auto (the checkpoint's), float32, bfloat16 or float64")->capture_default_str();
   parser->add_flag("--json", options->json, "Print one JSON document");
   const auto ranks = add_rank_arguments(*parser);

@@ -62,7 +62,7 @@ void print_text(const std::vector<data::TokenId>& prompt, const generate::Genera
 void continue_and_print(const generate::Generator& generator, const data::Tokenizer& tokenizer, const std::vector<data::TokenId>& prompt,
                         const Options& options, bool prints) {
   data::IncrementalDecoder decoder(tokenizer, true);
-  const bool streams = prints && options.stream && !options.json;
+  const bool streams = prints && options.stream;
   const auto told = [&](data::TokenId id) {
     if (streams) fmt::print("{}", decoder.push(id));
     std::fflush(stdout);
@@ -114,8 +114,8 @@ Command add_generate(CLI::App& program) {
   parser->add_option("--repetition-penalty", sampling.repetition_penalty, "Above 1 makes repeated tokens less likely")->capture_default_str();
   parser->add_option("--seed", sampling.seed, "Of the random choices")->capture_default_str()->check(at_least(0));
   parser->add_option("--dtype", options->dtype, "auto (the checkpoint's), float32 or bfloat16")->capture_default_str();
-  parser->add_flag("--stream", options->stream, "Print the text as it grows");
-  parser->add_flag("--json", options->json, "Print ids, text and speed as one JSON document");
+  CLI::Option* stream = parser->add_flag("--stream", options->stream, "Print the text as it grows");
+  parser->add_flag("--json", options->json, "Print ids, text and speed as one JSON document")->excludes(stream);
   const auto ranks = add_rank_arguments(*parser);
   parser->allow_extras();
   parser->footer(

@@ -185,8 +185,15 @@ bool read_value(const Scope& scope, const Node& node, std::map<std::string, std:
 bool read_regular_expression(const Scope& scope, const Node& node, std::string& value) {
   std::string read;
   if (!read_value(scope, node, read)) return false;
+  // Compiling and searching recurse: very long ones end a process without a word.
+  constexpr std::size_t kLongest = 1000;
+  if (read.size() > kLongest) {
+    scope.mistake(node, fmt::format("a regular expression of {} characters", read.size()), fmt::format("it has at most {}", kLongest),
+                  "write several patterns");
+    return false;
+  }
   try {
-    const std::regex compiled(read);
+    (void)std::regex(read);
   } catch (const std::regex_error& error) {
     scope.mistake(node, shown(scope, node) + " is not a regular expression (" + error.what() + ")",
                   "names of parameters are searched for ECMAScript regular expressions",

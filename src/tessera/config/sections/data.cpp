@@ -34,7 +34,7 @@ Keys<L> dataloader_keys(std::string_view place_of_dataset) {
       nested_dataset(place_of_dataset),
       field("shuffle", &L::shuffle),
       field("batch_size", &L::batch_size, at_least(1)),
-      field("num_workers", &L::num_workers, at_least(0)),
+      field("num_workers", &L::num_workers, within(0, 1024)),  // threads
       inert<L>("prefetch_factor", Type::Int, "has no effect: microbatches are made two steps ahead"),
       field("drop_last", &L::drop_last),
       field("group_by_length", &L::group_by_length),

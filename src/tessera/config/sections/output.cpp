@@ -41,13 +41,22 @@ Key<C> max_shard_size() {
           }};
 }
 
+/// "" would be what an unset variable of a shell leaves: not the default.
+Key<C> checkpoint_dir() {
+  return {"checkpoint_dir", [](const Scope& scope, const Node& node, C& section) {
+            if (!is_null(node) && node.is_scalar() && node.text.empty())
+              return scope.mistake(node, "is empty", "checkpoints are saved in a directory", "name one, or leave it out for checkpoints/");
+            field("checkpoint_dir", &C::checkpoint_dir).read(scope, node, section);
+          }};
+}
+
 }  // namespace
 
 Keys<Checkpoint> checkpoint_keys() {
   constexpr std::string_view memory = "has no effect: saving copies to staging memory and returns";
   return {
       field("enabled", &C::enabled),
-      field("checkpoint_dir", &C::checkpoint_dir),
+      checkpoint_dir(),
       // Read by read_checkpoint, which knows whether anything is saved.
       {"model_save_format", [](const Scope&, const Node&, C&) {}},
       save_consolidated(),
