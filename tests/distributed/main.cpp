@@ -2,6 +2,7 @@
 //   --full           also the long tests, whose names begin with LONG_
 //   --report FOLDER  each rank writes its output to FOLDER/rank.<R>.txt and GoogleTest's report to FOLDER/rank.<R>.json
 #include <ATen/Parallel.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -92,6 +93,7 @@ int run(std::vector<std::string> arguments) {
   // Messages are cut far below what they would be, so that the tests see several per transfer.
   the_backend() = std::make_unique<comm::MpiBackend>(comm::MpiOptions{.timeout_seconds = 20, .largest_message = 100000});
   at::set_num_threads(1);
+  const at::AutoDispatchBelowADInplaceOrView without_autograd;  // as in the program (cli/cli.cpp)
   const bool full = take_flag(arguments, "--full");
   if (const auto folder = take_value(arguments, "--report")) report_into(*folder, arguments);
   initialise_gtest(std::move(arguments));

@@ -1,11 +1,13 @@
 #include "tessera/cli/cli.h"
 
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <fmt/format.h>
 #include <torch/version.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <csignal>
 #include <cstdio>
 #include <new>
 #include <optional>
@@ -45,7 +47,7 @@ std::vector<std::string> names_of(const std::vector<Command>& commands) {
 
 /// The parser would only say that an argument was not expected, or that one is missing. `group`: what `commands` belong to, as one types it.
 void refuse_unknown_command(std::span<const std::string> arguments, const std::vector<Command>& commands, const std::string& group = "tessera") {
-  if (commands.empty() || arguments.empty() || arguments[0].starts_with("-")) return;
+  if (commands.empty() || arguments.empty() || arguments[0].starts_with('-')) return;
   const auto found = std::ranges::find_if(commands, [&](const Command& command) { return command.parser->get_name() == arguments[0]; });
   if (found != commands.end()) return refuse_unknown_command(arguments.subspan(1), found->commands, group + " " + arguments[0]);
   throw UserError({"", "unknown command \"" + arguments[0] + "\"", "",
@@ -79,7 +81,7 @@ UserError mistake_in_arguments(const CLI::ParseError& error, const std::vector<C
   if (command == nullptr || error.get_exit_code() != static_cast<int>(CLI::ExitCodes::ExtrasError)) return UserError({where, error.what(), "", help});
   std::vector<Problem> problems;
   for (const std::string& extra : command->parser->remaining()) {
-    problems.push_back({where, (extra.starts_with("-") ? "unknown option " : "unexpected argument ") + extra, "",
+    problems.push_back({where, (extra.starts_with('-') ? "unknown option " : "unexpected argument ") + extra, "",
                         did_you_mean(extra.substr(0, extra.find('=')), option_names(*command->parser), help)});
   }
   return UserError(std::move(problems));
@@ -160,6 +162,8 @@ void check_arguments(const std::vector<std::string>& arguments) {
 void print_json(const OrderedJson& answer) { fmt::print("{}\n", answer.dump(1, ' ', false, OrderedJson::error_handler_t::replace)); }
 
 int run(std::vector<std::string> arguments) {
+  const at::AutoDispatchBelowADInplaceOrView without_autograd;  // ops/tape.h differentiates, not libtorch, whose layers for it cost time
+  std::signal(SIGXFSZ, SIG_IGN);                                // a file that grows past a limit is a write that fails
   std::optional<launch::RankProcess> process;
   const auto failed = [&](int status, std::string_view text) {
     if (!process) process.emplace();  // what it is could not be found out
