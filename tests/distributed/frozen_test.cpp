@@ -64,13 +64,16 @@ TrainingCase expert_case(const std::string& type, const Layout& layout, const st
 }
 
 /// Tied and not, with norms of heads and without.
-RANKS_TEST(Frozen, UnderEveryPolicy, 2, 4) {
+std::vector<TrainingCase> policy_cases() {
   std::vector<TrainingCase> all;
   for (const Layout& layout : policies())
     for (const auto& frozen : kFrozen)
       for (const char* const model : {"llama_tied_llama3_rope", "qwen3"}) all.push_back(frozen_case(model, layout, frozen));
-  expect_parity(sample(all, 10));
+  return all;
 }
+
+RANKS_TEST(Frozen, UnderEveryPolicy, 2, 4) { expect_parity(sample(policy_cases(), 6)); }
+RANKS_TEST(Frozen, LONG_UnderEveryPolicy, 2, 4) { expect_parity(policy_cases()); }
 
 /// Steps that change nothing.
 RANKS_TEST(Frozen, Everything, 2) {
@@ -82,21 +85,27 @@ RANKS_TEST(Frozen, InHalfPrecision, 2) {
   for (const Layout& layout : policies()) expect_parity(frozen_case("qwen3", layout, {"layers.1.", "norm"}, DType::BF16));
 }
 
-RANKS_TEST(Frozen, OverLayersAndStages, 2, 4) {
+std::vector<TrainingCase> split_cases() {
   std::vector<TrainingCase> all;
   for (const Layout& layout : splits())
     for (const auto& frozen : kFrozen)
       for (const char* const model : {"llama_tied_llama3_rope", "gpt2"}) all.push_back(frozen_case(model, layout, frozen));
-  expect_parity(sample(all, 10));
+  return all;
 }
 
-RANKS_TEST(Frozen, Experts, 2, 4) {
+RANKS_TEST(Frozen, OverLayersAndStages, 2, 4) { expect_parity(sample(split_cases(), 5)); }
+RANKS_TEST(Frozen, LONG_OverLayersAndStages, 2, 4) { expect_parity(split_cases()); }
+
+std::vector<TrainingCase> expert_cases() {
   std::vector<TrainingCase> all;
   for (const char* const type : {"qwen3_moe", "deepseek_v3"})
     for (const Layout& layout : {Layout{"ep 2", {.sizes = {.ep_size = 2}}}, Layout{"tp 2", {.sizes = {.tp_size = 2}}}})
       for (const auto& frozen : kFrozen) all.push_back(expert_case(type, layout, frozen));
-  expect_parity(sample(all, 8));
+  return all;
 }
+
+RANKS_TEST(Frozen, Experts, 2, 4) { expect_parity(sample(expert_cases(), 4)); }
+RANKS_TEST(Frozen, LONG_Experts, 2, 4) { expect_parity(expert_cases()); }
 
 }  // namespace
 }  // namespace tessera::test

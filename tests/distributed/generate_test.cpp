@@ -37,20 +37,29 @@ std::vector<data::TokenId> some_ids(std::int64_t count) {
   return ids;
 }
 
+void expect_generates_as_one_process(const std::string& model, const Layout& layout) {
+  SCOPED_TRACE(model + " " + layout.name);
+  const auto one = model::CausalLM::from_pretrained(golden_directory(model), {.dtype = DType::F32});
+  const generate::GenerationOptions options{.max_new_tokens = 20, .sampling = {}, .stop = {}};
+  const std::vector<data::TokenId> prompt = some_ids(9), expected = generate::Generator(one).generate(prompt, options).ids;
+  const auto setup = parallel::DistributedSetup::build(backend(), layout.distributed);
+  const auto model_of_ranks = generate::CachedModel::from_pretrained(golden_directory(model), setup, DType::F32, 29);
+  const generate::Generator generator(model_of_ranks);
+  EXPECT_EQ(generator.generate(prompt, options).ids, expected);
+  EXPECT_EQ(generator.generate(prompt, options).ids, expected) << "again";
+}
+
+const std::vector<std::string> kModels{"qwen3", "gpt2", "gemma2", "phi3_longrope"};
+
+/// Every layout with one of the models, another one with another number of ranks.
 RANKS_TEST(Generation, OverRanksIsThatOfOneProcess, 2, 4) {
-  for (const std::string model : {"qwen3", "gpt2", "gemma2", "phi3_longrope"}) {
-    const auto one = model::CausalLM::from_pretrained(golden_directory(model), {.dtype = DType::F32});
-    const generate::GenerationOptions options{.max_new_tokens = 20, .sampling = {}, .stop = {}};
-    const std::vector<data::TokenId> prompt = some_ids(9), expected = generate::Generator(one).generate(prompt, options).ids;
-    for (const Layout& layout : layouts()) {
-      SCOPED_TRACE(model + " " + layout.name);
-      const auto setup = parallel::DistributedSetup::build(backend(), layout.distributed);
-      const auto model_of_ranks = generate::CachedModel::from_pretrained(golden_directory(model), setup, DType::F32, 29);
-      const generate::Generator generator(model_of_ranks);
-      EXPECT_EQ(generator.generate(prompt, options).ids, expected);
-      EXPECT_EQ(generator.generate(prompt, options).ids, expected) << "again";
-    }
-  }
+  auto model = static_cast<std::size_t>(backend().world_size());
+  for (const Layout& layout : layouts()) expect_generates_as_one_process(kModels[++model / 2 % kModels.size()], layout);
+}
+
+RANKS_TEST(Generation, LONG_EveryModelInEveryLayout, 2, 4) {
+  for (const std::string& model : kModels)
+    for (const Layout& layout : layouts()) expect_generates_as_one_process(model, layout);
 }
 
 RANKS_TEST(Generation, OfExpertsOverRanks, 2) {
