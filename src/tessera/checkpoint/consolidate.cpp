@@ -120,8 +120,7 @@ BlockHashes write_part(FileOperations& operations, ShardReader& reader, const fs
   FileHasher hasher;
   FileWriter writer(operations, output / file.name, part.begin);
   stream_part(reader, file, part, [&](std::span<const std::byte> bytes) {
-    const std::future<void> hashing = update_in_background(hasher, bytes);
-    writer.write(bytes);
+    update_beside(hasher, bytes, [&] { writer.write(bytes); });
     if (progress) progress(bytes.size());
   });
   writer.finish();

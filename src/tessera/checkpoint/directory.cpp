@@ -165,14 +165,14 @@ std::vector<CheckpointEntry> list_checkpoints(const fs::path& directory) {
 
 std::optional<fs::path> link_target(const fs::path& directory, const std::string& link) {
   std::error_code error;
-  const fs::path target = fs::canonical(directory / link, error);
+  fs::path target = fs::canonical(directory / link, error);
   if (error || !is_checkpoint(target)) return std::nullopt;
   return target;
 }
 
 std::optional<fs::path> latest_checkpoint(const fs::path& directory) {
   const std::vector<CheckpointEntry> entries = list_checkpoints(directory);
-  const std::optional<fs::path> target = link_target(directory, kLatest);
+  std::optional<fs::path> target = link_target(directory, kLatest);
   const auto is_target = [&](const CheckpointEntry& entry) { return fs::canonical(entry.path) == target; };
   if (target && std::ranges::none_of(entries, is_target)) return target;  // someone's own choice
   if (entries.empty()) return std::nullopt;

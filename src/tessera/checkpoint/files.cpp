@@ -62,7 +62,7 @@ std::filesystem::path without_trailing_slash(const std::filesystem::path& path) 
   return normal.has_filename() ? normal : normal.parent_path();
 }
 
-const std::filesystem::path& absent(const std::filesystem::path& path) {
+std::filesystem::path absent(const std::filesystem::path& path) {
   if (std::filesystem::exists(std::filesystem::symlink_status(path)))
     throw UserError(Problem{path.string(), "exists already", "nothing is overwritten", "remove it or choose another name"});
   check_can_create(without_trailing_slash(path));

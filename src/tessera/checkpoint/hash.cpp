@@ -4,6 +4,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <future>
 #include <thread>
 
 #include "tessera/core/file.h"
@@ -16,10 +17,11 @@ constexpr std::size_t kBlocksAtOnce = 16;
 
 std::string hex_of(std::uint64_t digest) { return fmt::format("{:016x}", digest); }
 
-std::future<void> in_background(auto& hasher, std::span<const std::byte> bytes) {
-  if (bytes.size() >= kWorthAThread) return std::async(std::launch::async, [&hasher, bytes] { hasher.update(bytes); });
-  hasher.update(bytes);
-  return {};
+void update_with(auto& hasher, std::span<const std::byte> bytes, const std::function<void()>& work) {
+  const auto policy = bytes.size() >= kWorthAThread ? std::launch::async : std::launch::deferred;
+  std::future<void> hashing = std::async(policy, [&hasher, bytes] { hasher.update(bytes); });
+  work();
+  hashing.get();
 }
 
 /// Blocks [first, last) of the file.
@@ -93,7 +95,7 @@ std::string hash_of_file(const std::filesystem::path& path) {
   return file_hash_hex(hashes);
 }
 
-std::future<void> update_in_background(Hasher& hasher, std::span<const std::byte> bytes) { return in_background(hasher, bytes); }
-std::future<void> update_in_background(FileHasher& hasher, std::span<const std::byte> bytes) { return in_background(hasher, bytes); }
+void update_beside(Hasher& hasher, std::span<const std::byte> bytes, const std::function<void()>& work) { update_with(hasher, bytes, work); }
+void update_beside(FileHasher& hasher, std::span<const std::byte> bytes, const std::function<void()>& work) { update_with(hasher, bytes, work); }
 
 }  // namespace tessera::checkpoint

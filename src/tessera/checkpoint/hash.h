@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <future>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -55,8 +55,8 @@ std::string file_hash_hex(const BlockHashes& blocks);
 /// The hash of a file on disk, made by several threads. UserError when it cannot be read.
 std::string hash_of_file(const std::filesystem::path& path);
 
-/// hasher.update(bytes) in another thread, which destroying the result waits for; at once when the bytes are few. Both must live that long.
-[[nodiscard]] std::future<void> update_in_background(Hasher& hasher, std::span<const std::byte> bytes);
-[[nodiscard]] std::future<void> update_in_background(FileHasher& hasher, std::span<const std::byte> bytes);
+/// hasher.update(bytes) in another thread while `work` runs in this one; one after the other when the bytes are few.
+void update_beside(Hasher& hasher, std::span<const std::byte> bytes, const std::function<void()>& work);
+void update_beside(FileHasher& hasher, std::span<const std::byte> bytes, const std::function<void()>& work);
 
 }  // namespace tessera::checkpoint

@@ -16,8 +16,7 @@ int RecordingFileOperations::create(const std::filesystem::path& path) {
 void RecordingFileOperations::write(int descriptor, std::span<const std::byte> bytes, const std::filesystem::path& path) {
   const auto recorded = open_.find(descriptor);
   if (recorded == open_.end()) return ForwardingFileOperations::write(descriptor, bytes, path);
-  const std::future<void> hashing = update_in_background(recorded->second, bytes);
-  ForwardingFileOperations::write(descriptor, bytes, path);
+  update_beside(recorded->second, bytes, [&] { ForwardingFileOperations::write(descriptor, bytes, path); });
 }
 
 void RecordingFileOperations::close(int descriptor, const std::filesystem::path& path) {

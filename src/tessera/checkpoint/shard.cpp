@@ -41,10 +41,7 @@ TensorRecords write_shard_file(FileOperations& operations, const fs::path& check
   for (const formats::TensorInfo& info : writer.tensors()) {
     const TensorBox& box = *boxes.at(info.name);
     Hasher hasher;
-    read(box, [&](std::span<const std::byte> bytes) {
-      const std::future<void> hashing = update_in_background(hasher, bytes);
-      writer.write(info.name, bytes);
-    });
+    read(box, [&](std::span<const std::byte> bytes) { update_beside(hasher, bytes, [&] { writer.write(info.name, bytes); }); });
     records.emplace(info.name, record_of(box, file.path, hasher.hex()));
   }
   writer.finish();

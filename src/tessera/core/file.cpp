@@ -37,8 +37,8 @@ std::string remedy(int number) {
 }
 
 [[noreturn]] void fail(const std::filesystem::path& path, const std::string& action) {
-  const std::string why = reason();
-  throw Failure({path.string(), "cannot " + action + ": " + why, "", remedy(errno)});
+  const std::string fix = remedy(errno), why = reason();
+  throw Failure({path.string(), "cannot " + action + ": " + why, "", fix});
 }
 
 [[noreturn]] void unreadable(const std::filesystem::path& path) {

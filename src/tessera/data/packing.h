@@ -38,7 +38,7 @@ PackingPlan plan_packs(std::span<const std::int32_t> lengths, const PackingOptio
 
 /// A dataset whose samples are packs of another's: documents end to end, their boundaries kept, padded to the pack's size. Construction tokenises
 /// every document once to learn its length; only lengths are kept, and a pack's documents are made again when it is asked for.
-class PackedDataset : public Dataset {
+class PackedDataset final : public Dataset {
  public:
   PackedDataset(std::shared_ptr<const Dataset> documents, PackingOptions options, int num_threads);
   std::int64_t size() const override { return plan_.num_packs(); }

@@ -48,7 +48,7 @@ class Preprocessor {
 
   void add_file(const std::filesystem::path& file) {
     if (!holds_records(file)) {
-      const std::string text = read_plain_text(file);
+      std::string text = read_plain_text(file);
       add_documents(1, [&](std::int64_t) { return text; });
       return;
     }

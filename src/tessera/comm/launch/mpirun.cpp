@@ -33,7 +33,7 @@ std::optional<fs::path> find_on_path(std::string_view program) {
 bool is_open_mpi(const fs::path& mpirun) {
   std::string printed;
   const std::string command = "'" + mpirun.string() + "' --version 2>/dev/null </dev/null";
-  FILE* pipe = ::popen(command.c_str(), "r");
+  FILE* pipe = ::popen(command.c_str(), "r");  // NOLINT: the only command is a program that was found
   if (pipe == nullptr) return true;
   for (int c = std::fgetc(pipe); c != EOF; c = std::fgetc(pipe)) printed += static_cast<char>(c);
   ::pclose(pipe);

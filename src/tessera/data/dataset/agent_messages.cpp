@@ -26,8 +26,9 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kShareGp
                                                                                            {"tool_response", "tool_response"},
                                                                                            {"tool", "tool_response"}}};
 
-bool is_empty(const OrderedJson& value) { return value.is_null() || value == "" || value == false || value == 0 || value.empty(); }
-bool is_name(const OrderedJson& value) { return value.is_string() && value != ""; }
+bool is_name(const OrderedJson& value) { return value.is_string() && !value.get_ref<const std::string&>().empty(); }
+/// What Python calls false.
+bool is_empty(const OrderedJson& value) { return value.is_string() ? !is_name(value) : value.empty() || value == false || value == 0; }
 
 std::string text_or_json(const OrderedJson& value) { return value.is_string() ? value.get<std::string>() : python_json(value, JsonCharacters::Any); }
 

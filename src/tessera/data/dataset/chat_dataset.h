@@ -25,7 +25,7 @@ struct ChatOptions {
 /// AutoModel's ChatDataset, and what resembles it, over local files: conversations through the chat template, trained on what the assistant says.
 /// Every record is read and rendered at construction, so that a conversation the template refuses is found before training; tokens are made when a
 /// sample is asked for.
-class ChatDataset : public Dataset {
+class ChatDataset final : public Dataset {
  public:
   /// UserError with the first mistakes found, each with file:line, and for a missing template. What `chat` leaves out is counted; UserError when
   /// nothing is left.

@@ -32,7 +32,7 @@ struct MegatronOptions {
 /// AutoModel's MegatronPretraining over local files: the samples of Megatron-LM, in its order, for the same seed. Samples are not padded, and
 /// documents in a sample see each other. Files are mapped, and so are the indices (4 bytes for each document and 24 for each
 /// sample).
-class MegatronDataset : public Dataset {
+class MegatronDataset final : public Dataset {
  public:
   /// UserError for files that are missing or damaged, shares or weights that are impossible, and splits too small for a sample.
   explicit MegatronDataset(MegatronOptions options);

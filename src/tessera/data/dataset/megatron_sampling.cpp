@@ -88,6 +88,7 @@ std::array<double, 3> split_shares(std::string_view split) {
 }  // namespace
 
 MegatronSampling sample_documents(const SamplingRequest& request, const Length& length) {
+  TESSERA_ASSERT(request.seq_length > 0, "samples have tokens");
   std::int64_t tokens_per_epoch = 0;
   for (std::int64_t document = request.first_document; document < request.end_document; ++document) tokens_per_epoch += length(document);
   if (tokens_per_epoch <= request.seq_length) {

@@ -15,7 +15,7 @@ struct MockTokensOptions {
   std::uint64_t seed = 0;
 };
 
-class MockTokensDataset : public Dataset {
+class MockTokensDataset final : public Dataset {
  public:
   explicit MockTokensDataset(MockTokensOptions options) : options_(options) {}
   std::int64_t size() const override { return options_.num_samples; }
@@ -37,7 +37,7 @@ struct MockSentencesOptions {
 };
 
 /// Labels are the next tokens, as for every dataset (AutoModel's mock gives the inputs themselves).
-class MockSentencesDataset : public Dataset {
+class MockSentencesDataset final : public Dataset {
  public:
   explicit MockSentencesDataset(MockSentencesOptions options) : options_(options) {}
   std::int64_t size() const override { return options_.num_sentences; }
@@ -55,7 +55,7 @@ struct MockPackedOptions {
   MockSentencesOptions sentences = {};
 };
 
-class MockPackedDataset : public Dataset {
+class MockPackedDataset final : public Dataset {
  public:
   explicit MockPackedDataset(MockPackedOptions options) : options_(options) {}
   std::int64_t size() const override { return options_.num_blocks; }

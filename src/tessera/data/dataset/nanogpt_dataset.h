@@ -22,7 +22,7 @@ struct NanogptOptions {
 /// AutoModel's NanogptDataset, with an end: each shard is cut into pieces of seq_length + 1 tokens, of which the last is only predicted; what is left
 /// at a shard's end is not used. Positions of BOS tokens come from NAME.bos.idx where there is one, else from a search at construction. Shards are
 /// mapped.
-class NanogptDataset : public Dataset {
+class NanogptDataset final : public Dataset {
  public:
   /// UserError for shards that are damaged, or too short for one sample.
   NanogptDataset(const std::vector<std::filesystem::path>& files, NanogptOptions options);

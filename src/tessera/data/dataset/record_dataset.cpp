@@ -19,7 +19,7 @@ RecordDataset::RecordDataset(Records records, const DatasetContext& context, Rec
   });
   if (!kind_.pad_to_longest) return;
   const std::vector<std::int32_t> lengths = sample_lengths(*this, context.num_threads);
-  padded_length_ = (*std::ranges::max_element(lengths) + 7) / 8 * 8;
+  padded_length_ = (std::int64_t{*std::ranges::max_element(lengths)} + 7) / 8 * 8;
   if (context.context_length > 0) padded_length_ = std::min(padded_length_, context.context_length);
   kind_.manner += fmt::format(", padded to {} tokens", padded_length_);
 }

@@ -22,10 +22,10 @@ struct RecordKind {
   /// Refuses a record that nothing can be trained on; otherwise the most bytes that its sample is made of.
   std::function<std::int64_t(const Records& from, std::int64_t index)> check;
   std::function<InstructionSample(const Records& from, std::int64_t index)> make_sample;
-  std::string manner = "";  ///< how samples are made, at the end of the description: ", chat template"
+  std::string manner = {};  ///< how samples are made, at the end of the description: ", chat template"
 };
 
-class RecordDataset : public Dataset {
+class RecordDataset final : public Dataset {
  public:
   RecordDataset(Records records, const DatasetContext& context, RecordKind kind);
   std::int64_t size() const override { return records_.size(); }

@@ -27,7 +27,7 @@ struct TextOptions {
 /// tokens. `.jsonl` and `.json` files hold one document a record, any other file is one document. Documents are not separated in attention. Files are
 /// mapped and tokenised once, at construction, by several threads; the tokens go into a nameless temporary file ($TMPDIR or /tmp), which is mapped (4
 /// bytes each).
-class TextDataset : public Dataset {
+class TextDataset final : public Dataset {
  public:
   /// UserError for no text at all, records without the column, invalid UTF-8 (file:line or file and byte), tokens outside the vocabulary,
   /// seq_length beyond the context, and append_end_of_text without an EOS token.

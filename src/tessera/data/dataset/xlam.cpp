@@ -46,7 +46,9 @@ OrderedJson list_in(const OrderedJson& record, const std::string& column, const 
   return list;
 }
 
-bool has_name(const OrderedJson& item) { return item.contains("name") && item["name"].is_string() && item["name"] != ""; }
+bool has_name(const OrderedJson& item) {
+  return item.contains("name") && item["name"].is_string() && !item["name"].get_ref<const std::string&>().empty();
+}
 
 OrderedJson parameters_schema(const OrderedJson& tool) {
   OrderedJson properties = OrderedJson::object(), required = OrderedJson::array();

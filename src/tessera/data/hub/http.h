@@ -11,7 +11,7 @@ namespace tessera::data {
 
 struct HttpRequest {
   std::string url;
-  std::string bearer_token = "";  ///< sent to the first host only, not where it redirects to
+  std::string bearer_token = {};  ///< sent to the first host only, not where it redirects to
 };
 
 /// What a server answered instead of 200 (0: it could not be reached).

@@ -123,7 +123,8 @@ Value map(Interpreter& interpreter, const Value& value, const Arguments& argumen
       continue;
     }
     Value found = path_of(item, *attribute_path);
-    items.push_back(found.is_undefined() && fallback != nullptr ? *fallback : std::move(found));
+    if (found.is_undefined() && fallback != nullptr) found = *fallback;
+    items.push_back(std::move(found));
   }
   return Value::list(std::move(items));
 }

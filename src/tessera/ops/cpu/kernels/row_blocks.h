@@ -21,7 +21,7 @@ inline std::int64_t grain_rows(std::int64_t elements_per_row) {
 template <class Body>
 void sum_over_row_blocks(std::int64_t rows, std::int64_t width, float* totals, const Body& body) {
   if (rows <= 0) return;
-  const std::int64_t rows_per_block = rows <= 16 * 16 ? 16 : (rows + 15) / 16;
+  const std::int64_t rows_per_block = rows <= 256 ? 16 : (rows + 15) / 16;
   const std::int64_t blocks = (rows + rows_per_block - 1) / rows_per_block;
   const Scratch partial(blocks * width);
   parallel_for(0, blocks, 1, [&](std::int64_t first, std::int64_t last) {
