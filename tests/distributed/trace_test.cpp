@@ -107,7 +107,8 @@ RANKS_TEST(Trace, ReplicasReduceEveryUnitOnce, 2) {
   const Json trace = traced_run(directory.path(), "ddp");
   std::set<std::string> reduced;
   for (const Json& event : events_of(trace, 1))
-    if (event.at("tid") == 1 && event.at("cat") == "all_reduce" && event.at("args").at("bytes") > 1000) reduced.insert(event.at("args").at("group"));
+    if (event.at("tid") == 1 && event.at("cat") == "all_reduce" && event.at("args").at("bytes") > 1000)
+      reduced.insert(event.at("args").at("group").get<std::string>());
   EXPECT_EQ(reduced.size(), 1U);
 }
 

@@ -271,7 +271,8 @@ void deliver_sinks_gradient(const AttentionOptions& options, const AttentionResu
     const at::Tensor share_BHT = (own_H.view({1, -1, 1}) - result.lse_BHT).exp();
     const at::Tensor product_BHT = at::sum(result.output_BTHC.to(type) * output_gradient_BTHC, {3}).transpose(1, 2);
     const at::Tensor gradient = at::zeros(sinks.weight.sizes(), own_H.options());
-    gradient.narrow(0, options.first_sink, own_H.size(0)).copy_(at::sum(share_BHT * product_BHT, {0, 2}).neg());
+    // Spelt out: libtorch 2.11 could also read {0, 2} as names of dimensions.
+    gradient.narrow(0, options.first_sink, own_H.size(0)).copy_(at::sum(share_BHT * product_BHT, at::IntArrayRef({0, 2})).neg());
     accumulate_gradient(sinks, gradient);
   });
 }

@@ -69,7 +69,7 @@ void rms_backward(const at::Tensor& input, Parameter& weight, const Vectors& vec
     const at::Tensor scaled = dy * (weight.weight.to(type) + options.weight_offset);
     const at::Tensor dx = (scaled - normal * at::mean(scaled * normal, {-1}, true)) * rstd.unsqueeze(-1);
     // Before the input gradient is written: it may lie over the output gradient.
-    if (weight.trainable) accumulate_gradient(weight, at::sum(dy * normal, {0, 1}));
+    if (weight.trainable) accumulate_gradient(weight, at::sum(dy * normal, at::IntArrayRef({0, 1})));
     region(input_gradient, vectors).copy_(residual_gradient.defined() ? dx + region(residual_gradient, vectors) : dx);
     return;
   }
