@@ -32,6 +32,7 @@ struct GgufModel {
   std::map<std::string, double> numbers;  ///< under the architecture's prefix; whole ones become integers
   std::map<std::string, std::string> texts;
   std::map<std::string, bool> flags;
+  std::vector<std::string> tokens;
   test::FloatTensors tensors;
 
   std::string build() const {
@@ -48,6 +49,7 @@ struct GgufModel {
     }
     for (const auto& [key, value] : texts) builder.add_string(architecture + "." + key, value);
     for (const auto& [key, value] : flags) builder.add_raw(architecture + "." + key, kBool, test::GgufBuilder::bytes(value));
+    if (!tokens.empty()) builder.add_strings("tokenizer.ggml.tokens", tokens);
     builder.add_u32("tokenizer.ggml.bos_token_id", 1);
     builder.add_u32("tokenizer.ggml.eos_token_id", 2);
     for (const auto& [name, tensor] : tensors) {
@@ -280,6 +282,7 @@ TEST(Convert, RefusesGgufFilesItCannotCompute) {
               HasSubstr("qwen3.rope.scaling.type: mrope is not supported"));
   EXPECT_THAT(error_of_import([](GgufModel& m) { m.numbers.erase("attention.layer_norm_rms_epsilon"); }),
               HasSubstr("qwen3.attention.layer_norm_rms_epsilon is missing"));
+  EXPECT_THAT(error_of_import([](GgufModel& m) { m.tokens.assign(10000, "a"); }), HasSubstr("tokenizer.ggml.tokens has 10000 tokens"));
   EXPECT_THAT(error_of_import([](GgufModel& m) { m.flags["attention.causal"] = false; }),
               HasSubstr("qwen3.attention.causal: false is not supported"));
   EXPECT_THAT(error_of_import([](GgufModel& m) { m.numbers["final_logit_softcapping"] = 30; }),

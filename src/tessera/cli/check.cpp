@@ -208,7 +208,8 @@ int check(const RecipeArguments& arguments, std::int64_t num_ranks, bool plans, 
   if (report.examination.plan) print_model(report);
   if (plans && report.examination.plan && report.examination.mesh) print_plans(report, recipe.recipe.distributed);
   if (!report.examination.problems.empty()) throw UserError(report.examination.problems);
-  fmt::print("the recipe can be trained{}\n", num_ranks > 1 ? fmt::format(" by {} ranks", num_ranks) : "");
+  fmt::print("the recipe can be trained{}; its data were not read: `tessera data inspect` reads them\n",
+             num_ranks > 1 ? fmt::format(" by {} ranks", num_ranks) : "");
   return 0;
 }
 

@@ -102,6 +102,10 @@ class Translator {
     if (embedding == nullptr || embedding->shape.size() != 2)
       throw UserError({where_, "tensor token_embd.weight is missing", "", formats::kConvertGgufAgain});
     config_["vocab_size"] = embedding->shape[0];
+    const auto tokens = file_.find_strings("tokenizer.ggml.tokens");
+    if (tokens && std::ssize(*tokens) > embedding->shape[0])
+      problems_.add({where_, fmt::format("tokenizer.ggml.tokens has {} tokens, token_embd.weight {} rows", tokens->size(), embedding->shape[0]),
+                     "every token has a row of the embedding", formats::kConvertGgufAgain});
     config_["hidden_size"] = required("embedding_length");
     config_["intermediate_size"] = required("feed_forward_length");
     config_["num_hidden_layers"] = required("block_count");
