@@ -29,7 +29,7 @@ fi
 
 echo "--- a program builds against the package"
 "$cmake" -G Ninja -S "$here" -B "$work/consumer" -DCMAKE_PREFIX_PATH="$work/moved" -DCMAKE_CXX_COMPILER="$(cached CMAKE_CXX_COMPILER)" \
-  -DCMAKE_BUILD_TYPE=Release >"$work/configure.log" || { cat "$work/configure.log" && exit 1; }
+  -DCMAKE_C_COMPILER="$(cached CMAKE_C_COMPILER)" -DCMAKE_BUILD_TYPE=Release >"$work/configure.log" || { cat "$work/configure.log" && exit 1; }
 "$cmake" --build "$work/consumer"
 env -i "$work/consumer/consumer" | tee "$work/output"
 grep -qx 'parameters: 134515008' "$work/output"

@@ -157,7 +157,8 @@ struct Quantised {
 
 Quantised to_float8(const std::string& name, const FloatTensor& tensor, float scale) {
   const at::Tensor values = at::from_blob(const_cast<float*>(tensor.values.data()), tensor.shape, at::kFloat);
-  const at::Tensor eight = (values / scale).to(at::kFloat8_e4m3fn), meant = eight.to(at::kFloat) * scale;
+  // Within the range of the format: beyond it, libtorch 2.11 makes NaN of what later ones cut off.
+  const at::Tensor eight = (values / scale).clamp(-448, 448).to(at::kFloat8_e4m3fn), meant = eight.to(at::kFloat) * scale;
   const auto* const bytes = static_cast<const std::byte*>(eight.data_ptr());
   return {{{name, {DType::F8_E4M3, tensor.shape, {bytes, bytes + eight.numel()}}}, {name + "_scale_inv", stored({{1, 1}, {scale}})}},
           {tensor.shape, {meant.data_ptr<float>(), meant.data_ptr<float>() + meant.numel()}}};
