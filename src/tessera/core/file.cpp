@@ -120,9 +120,11 @@ MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
   }
   size_ = static_cast<std::size_t>(status.st_size);
   if (size_ > 0) data_ = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, descriptor, 0);
+  const int number = errno;  // close may change it
   ::close(descriptor);
   if (data_ == MAP_FAILED) {
     data_ = nullptr;
+    errno = number;
     unreadable(path);
   }
 }

@@ -116,7 +116,9 @@ bool read_members(std::string_view text, std::span<const std::string> names, std
   if (at >= text.size() || text[at] != '{') return false;
   do {
     at = skip_spaces(text, at + 1, line);
-    if (at >= text.size() || text[at] != '"' || (at = read_string(text, at, key)) == kNotPlain) return false;
+    if (at >= text.size() || text[at] != '"') return false;
+    at = read_string(text, at, key);
+    if (at == kNotPlain) return false;
     at = skip_spaces(text, at, line);
     if (at >= text.size() || text[at] != ':') return false;
     at = skip_spaces(text, at + 1, line);
