@@ -70,7 +70,7 @@ void store(const Accumulator* values, std::int64_t first, std::int64_t count, vo
 
 template <class T>
 bool is_nan(T value) {
-  return value != value;
+  return value != value;  // NOLINT: NaN alone is not itself
 }
 
 template <class T>

@@ -302,7 +302,7 @@ std::string percent_format(const std::string& format, const Value& values) {
     const std::string name = close == std::string::npos ? "" : format.substr(i + 2, close - i - 2);
     if (close != std::string::npos) i = close;
     std::string spec;
-    while (++i < format.size() && (std::string_view("-+ #0.123456789").find(format[i]) != std::string_view::npos)) spec += format[i];
+    for (++i; i < format.size() && std::string_view("-+ #0.123456789").find(format[i]) != std::string_view::npos; ++i) spec += format[i];
     if (i >= format.size()) throw TemplateError("incomplete format");
     if (spec.size() > 8) throw TemplateError("a format this wide is not supported");
     out += format[i] == '%' ? "%" : formatted(close == std::string::npos ? arguments.next() : arguments.named(name), spec, format[i]);
