@@ -25,8 +25,8 @@ at::Tensor map_zeroed(std::int64_t num_elements, std::size_t bytes, at::TensorOp
                    "use a smaller model or a machine with more memory"});
   }
   const auto address = (reinterpret_cast<std::uintptr_t>(base) + kHugePage - 1) / kHugePage * kHugePage;
-  auto* start = reinterpret_cast<void*>(address);
-  madvise(start, bytes, MADV_HUGEPAGE);  // only advice: refusal changes nothing
+  auto* start = reinterpret_cast<void*>(address);  // NOLINT: rounded up within the mapping
+  madvise(start, bytes, MADV_HUGEPAGE);            // only advice: refusal changes nothing
   return at::from_blob(start, {num_elements}, [base, mapped](void*) { munmap(base, mapped); }, options);
 }
 
