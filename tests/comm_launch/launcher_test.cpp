@@ -214,6 +214,18 @@ TEST_F(Launcher, SigtermReachesEveryRank) {
   expect_all_gone(processes);
 }
 
+/// `timeout` signals the launcher, and then its group: the ranks save all the same.
+TEST_F(Launcher, ASecondSignalAtOnceIsTheSameRequest) {
+  Launched launched({"3", "-", "wait", directory_.path().string()});
+  processes_in(directory_.path(), 3);
+  ::kill(launched.pid(), SIGTERM);
+  std::this_thread::sleep_for(10ms);  // so that they are two; the ranks look every 100 ms
+  ::kill(launched.pid(), SIGTERM);
+  const Ended ended = launched.wait();
+  EXPECT_EQ(ended.status, 0) << ended.error;
+  for (const char* file : {"saved_0", "saved_1", "saved_2"}) EXPECT_TRUE(fs::exists(directory_ / file)) << file;
+}
+
 TEST_F(Launcher, SigintToo) {
   Launched launched({"2", "-", "wait", directory_.path().string()});
   processes_in(directory_.path(), 2);

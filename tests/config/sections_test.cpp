@@ -1,8 +1,7 @@
 // Rules inside sections, each with the recipe that breaks it.
 #include <gmock/gmock.h>
 
-#include "support/support.h"
-#include "tessera/config/recipe.h"
+#include "config/section_recipe.h"
 
 namespace tessera::config {
 namespace {
@@ -18,24 +17,6 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
-
-std::optional<std::string> no_variables(std::string_view) { return std::nullopt; }
-
-LoadedRecipe with(const std::string& lines) {
-  const Node tree = parse_yaml(lines, "r.yaml");
-  std::string rest;
-  if (!tree.find("model")) rest += "\nmodel: {pretrained_model_name_or_path: m}\n";
-  if (!tree.find("dataset")) rest += "\ndataset: {_target_: mock}\n";
-  return load_recipe(parse_yaml(lines + rest, "r.yaml"), no_variables);
-}
-std::string mistakes_of(const std::string& lines) {
-  return error_of([&] { with(lines); });
-}
-std::vector<std::string> refusals_of(const std::string& lines) {
-  std::vector<std::string> all;
-  for (const Problem& problem : with(lines).unsupported) all.push_back(problem.what);
-  return all;
-}
 
 TEST(Optimizer, TargetsDecideDecayAndDefaults) {
   EXPECT_EQ(with("optimizer: {_target_: torch.optim.AdamW}").recipe.optimizer.weight_decay, 0.01);
@@ -195,27 +176,6 @@ TEST(DatasetSection, KindsHaveTheirOwnKeys) {
   const Dataset mock = *with("dataset: {_target_: mock, seq_len: 128, vocab_size: 50}").recipe.dataset;
   EXPECT_EQ(mock.seq_length, 128);
   EXPECT_EQ(mock.num_samples, 1'000'000);
-}
-
-TEST(DatasetSection, SplitsThatKeepNothingWhateverTheData) {
-  const auto of = [](const std::string& split) { return "dataset: {_target_: tulu3, split: \"" + split + "\"}"; };
-  for (const char* split :
-       {"train[5:1]", "train[5:5]", "train[:0]", "train[-1:-5]", "train[20%:10%]", "train[-30%:50%]", "train[100%:]", "train[:-100%]"})
-    EXPECT_THAT(mistakes_of(of(split)), HasSubstr("r.yaml:1: dataset.split: \"" + std::string(split) + "\" keeps no samples")) << split;
-  for (const char* split : {"train[", "train[5]", "train[a:b]", "train[:3x%]", "train[:3", "train[:9999999999999999999]"})
-    EXPECT_THAT(mistakes_of(of(split)), HasSubstr("is not a split")) << split;
-  for (const char* split : {"", "train", "train[:]", "train[:128]", "train[10:20]", "train[5:-5]", "train[-5:5]", "train[-5:]", "train[:10%]",
-                            "train[10:1%]", "train[0:1%]", "train[-30%:80%]", "train[99%:]"})
-    EXPECT_NO_THROW(with(of(split))) << split;
-  EXPECT_THAT(refusals_of(of("train+validation")), Contains("dataset.split: \"train+validation\" is not supported"));
-}
-
-TEST(DatasetSection, SharesOfMegatronsFiles) {
-  const auto of = [](const std::string& split) { return "dataset: {_target_: megatron, paths: [p], split: " + split + "}"; };
-  for (const char* split : {"train", "\"1,2,3,4\"", "\"-1,2\"", "inf"})
-    EXPECT_THAT(mistakes_of(of(split)), HasSubstr("is not up to three shares")) << split;
-  EXPECT_THAT(mistakes_of(of("\"0,0,0\"")), HasSubstr("sums to zero"));
-  for (const char* split : {"null", "1", "\"900,50,50\"", "\"0.99, 0.01, 0.00\""}) EXPECT_NO_THROW(with(of(split))) << split;
 }
 
 TEST(DatasetSection, PaddingAndTruncationSpellings) {

@@ -1,7 +1,4 @@
-#include <numeric>
-
 #include "tessera/config/sections/read.h"
-#include "tessera/config/split.h"
 
 namespace tessera::config {
 
@@ -48,36 +45,6 @@ Key<D> start_of_turn_token() { return inert<D>("start_of_turn_token", Type::Stri
 
 Key<D> limit(std::string name) { return field(std::move(name), &D::limit_dataset_samples, at_least(1)); }
 Key<D> seq_length(std::string name) { return field(std::move(name), &D::seq_length, at_least(1)); }
-
-/// A name, or a name and a slice. What they choose is known when the data is.
-Key<D> split_key() {
-  return {
-      "split", [](const Scope& scope, const Node& node, D& section) {
-        field("split", &D::split).read(scope, node, section);
-        if (is_null(node) || !node.is_scalar()) return;
-        if (node.text.find('+') != std::string::npos)
-          return scope.unsupported(node, shown(scope, node), kNo, "a data set is one split", "name one split, or the files of both as the data set");
-        const auto slice = parse_slice(node.text);
-        if (!slice)
-          return scope.mistake(node, shown(scope, node) + " is not a split", "a split is a name with an optional slice",
-                               "write for example train, train[:128] or train[:10%]");
-        if (keeps_nothing(*slice))
-          scope.mistake(node, shown(scope, node) + " keeps no samples", "a slice begins at the first sample that it keeps and ends before another",
-                        "write the smaller number first, as in train[100:200]");
-      }};
-}
-
-/// Megatron's: how much of the files each split gets.
-Key<D> shares_key() {
-  return {"split", [](const Scope& scope, const Node& node, D& section) {
-            field("split", &D::split).read(scope, node, section);
-            if (is_null(node) || !node.is_scalar()) return;
-            const auto shares = parse_shares(node.text);
-            if (shares && std::accumulate(shares->begin(), shares->end(), 0.0) > 0.0) return;
-            scope.mistake(node, shown(scope, node) + (shares ? " sums to zero" : " is not up to three shares"),
-                          "shares of training, validation and test", "write for example 900,50,50");
-          }};
-}
 
 Keys<D> tokenized_keys() {
   return {seq_length("seq_length"), padding(), truncation(), tokenizer_key(), limit("limit_dataset_samples"), target_key<D>()};

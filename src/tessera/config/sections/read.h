@@ -21,6 +21,10 @@ Keys<Logging> logging_keys();
 Keys<FreezeConfig> freeze_config_keys();
 Keys<PackedSequence> packed_sequence_keys();
 
+// `split` of a dataset: a name, or a name and a slice, whose samples are known when the data is; and Megatron's, how much of the files each gets.
+Key<Dataset> split_key();
+Key<Dataset> shares_key();
+
 // Sections whose keys depend on a `_target_`, a strategy or a kind.
 void read_step_scheduler(const Scope& scope, const Node& node, StepScheduler& section);
 void read_lr_scheduler(const Scope& scope, const Node& node, LrScheduler& section);
