@@ -165,11 +165,13 @@ TEST(Cli, OverRanksOnlyTheSplitIsLeftToSay) {
 }
 
 TEST(Cli, AnAnswerThatCannotBeWrittenIsAFailure) {
-  const auto simulate = [] {
+  const auto run = [](const std::vector<std::string>& arguments) {
     if (std::freopen("/dev/full", "w", stdout) == nullptr) std::exit(0);
-    std::exit(cli::run({"simulate", "--schedule", "1f1b", "--pp", "2", "--microbatches", "2"}));
+    std::exit(cli::run(arguments));
   };
-  EXPECT_EXIT(simulate(), testing::ExitedWithCode(1), "error: standard output: cannot be written: No space left on device");
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"simulate", "--schedule", "1f1b", "--pp", "2", "--microbatches", "2"}, {"--version"}, {"train", "--help"}})
+    EXPECT_EXIT(run(arguments), testing::ExitedWithCode(1), "error: standard output: cannot be written: No space left on device");
 }
 
 TEST(Cli, CheckAnswersProgramsAboutABrokenRecipe) {

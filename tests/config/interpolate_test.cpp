@@ -155,6 +155,13 @@ TEST(Placeholders, StandForTheirValuesInMessages) {
   EXPECT_EQ(rewritten("k: [{l: \"${oc.env:HOME}\"}]\n", "in /home/me"), "in ${oc.env:HOME}");
 }
 
+TEST(Placeholders, StandForTheirValuesInTexts) {
+  Node root = parse_yaml("k: ${HOME}/data\n", "r.yaml");
+  ProblemList problems;
+  interpolate(root, variables, problems);
+  EXPECT_EQ(with_placeholders("3 lines from /home/me/data/x", root, variables), "3 lines from ${HOME}/data/x");
+}
+
 TEST(Placeholders, LeaveTheRecipesOwnPlaceAlone) {
   Node root = parse_yaml("k: ${HOME}/data\n", "/home/me/r.yaml");
   ProblemList problems;

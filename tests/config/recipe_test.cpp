@@ -37,6 +37,12 @@ std::vector<std::string> refusals(const LoadedRecipe& loaded) {
   return all;
 }
 
+TEST(Recipe, TheClassHasNoOtherKeys) {
+  const std::string target = "_target_: TrainFinetuneRecipeForNextTokenPrediction";
+  EXPECT_THAT(with("recipe: {" + target + "}\n").unsupported, IsEmpty());
+  EXPECT_THAT(mistakes_of("recipe: {" + target + ", seed: 1}\n"), HasSubstr("recipe.seed"));
+}
+
 TEST(Recipe, DefaultsAreAutoModels) {
   const Recipe recipe = with("").recipe;
   EXPECT_EQ(recipe.seed, 42U);

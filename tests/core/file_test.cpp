@@ -89,6 +89,13 @@ TEST(File, ReplaceFile) {
   EXPECT_EQ(std::distance(fs::directory_iterator(directory.path()), {}), 1);
 }
 
+TEST(File, WhatCannotBeReplacedLeavesNothing) {
+  const test::TemporaryDirectory directory;
+  fs::create_directory(directory / "taken");
+  EXPECT_THAT(error_of([&] { replace_file(*posix_file_operations(), directory / "taken", "new"); }), HasSubstr("taken"));
+  EXPECT_EQ(std::distance(fs::directory_iterator(directory.path()), {}), 1);
+}
+
 TEST(File, SeveralWritersEachWriteAPart) {
   const test::TemporaryDirectory directory;
   const auto operations = posix_file_operations();

@@ -103,6 +103,15 @@ TEST(LoaderState, GroupsOfLikeLengthStayOfOneSize) {
   EXPECT_EQ(loader.position(), (DataPosition{0, 4})) << "without groups any size goes on";
 }
 
+TEST(LoaderState, HoldsTheRedactedDescription) {
+  const auto state = [](LoaderOptions options) {
+    Loader loader = loader_of(Words(20), std::move(options));
+    return loader_state(loader)["dataset"];
+  };
+  EXPECT_EQ(state({.global_batch_size = 4}), "words from 0");
+  EXPECT_EQ(state({.global_batch_size = 4, .redact = [](const std::string& text) { return text.substr(0, 5); }}), "words");
+}
+
 TEST(LoaderState, PromptsAndWhereLongSamplesAreCutDoNotMatter) {
   Loader loader = loader_of(Words(20, 0, 3, 2));
   restore_loader(loader, state_after(1), "loader.json");

@@ -73,6 +73,12 @@ TEST_F(ExaminedCheckpoints, OfAnotherModelAreRefused) {
   EXPECT_THAT(problems({"--model.config.n_layer=3"}, 1), IsEmpty()) << "said once, by rank 0";
 }
 
+TEST_F(ExaminedCheckpoints, InMidEpochTheOrderOfTheDataStays) {
+  const std::vector<std::string> said = problems({"--seed=6", "--dataloader.shuffle=false"});
+  EXPECT_THAT(said, ElementsAre(AllOf(HasSubstr("recipe.yaml:"), HasSubstr("seed: 5 in the checkpoint, 6 in the recipe")),
+                                HasSubstr("dataloader.shuffle: true in the checkpoint, false in the recipe")));
+}
+
 TEST_F(ExaminedCheckpoints, ThatAreDamagedOrInTheWayAreRefused) {
   EXPECT_THAT(problems({"--checkpoint.restore_from=LATEST", "--checkpoint.restore_optimizer=false"}),
               ElementsAre(AllOf(HasSubstr("checkpoint.restore_from"), HasSubstr("later than step 0"), HasSubstr("restore_optimizer: true"))));

@@ -128,6 +128,9 @@ struct RestoreOptions {
   int num_ranks = 1;
 };
 
+/// What `restore` returns. UserError for files that are missing or damaged.
+TrainingState read_training_state(const std::filesystem::path& checkpoint, const Manifest& manifest);
+
 /// Reads a checkpoint (see resolve_restore_from) into the store and the optimizer: bitwise what was saved, whatever layout saved it. Only the bytes
 /// of what the store holds are read. `optimizer` may be null when it is not to be restored. Before anything is overwritten: UserError for another
 /// model (both signatures shown), for files that are missing, truncated or damaged, and for every tensor that is missing, surplus or has another

@@ -137,23 +137,26 @@ Json read_state(const fs::path& checkpoint, const Manifest& manifest, const char
   return read_json_file(path);
 }
 
-TrainingState training_state(const fs::path& checkpoint, const Manifest& manifest) {
-  return {.epoch = manifest.epoch,
-          .step = manifest.step,
-          .loader = read_state(checkpoint, manifest, "loader.json"),
-          .scheduler = read_state(checkpoint, manifest, "scheduler.json"),
-          .rng = read_state(checkpoint, manifest, "rng.json"),
-          .losses = read_state(checkpoint, manifest, "losses.json"),
-          .validation_metric = manifest.validation_metric,
-          .best_validation = manifest.best_validation};
-}
-
 void read_all(const fs::path& checkpoint, const TensorRecords& records, const std::vector<TensorBox>& targets) {
   ShardReader reader(checkpoint, records);
   for (const TensorBox& target : targets) reader.read(target);
 }
 
 }  // namespace
+
+TrainingState read_training_state(const fs::path& checkpoint, const Manifest& manifest) {
+  TrainingState state{.epoch = manifest.epoch,
+                      .step = manifest.step,
+                      .loader = read_state(checkpoint, manifest, "loader.json"),
+                      .scheduler = read_state(checkpoint, manifest, "scheduler.json"),
+                      .rng = read_state(checkpoint, manifest, "rng.json"),
+                      .losses = read_state(checkpoint, manifest, "losses.json"),
+                      .validation_metric = manifest.validation_metric,
+                      .best_validation = manifest.best_validation};
+  // Where an earlier version has it.
+  if (!state.loader.contains("seed") && state.rng.contains("seed")) state.loader["seed"] = state.rng["seed"];
+  return state;
+}
 
 TrainingState restore(const fs::path& checkpoint, const ModelSignature& signature, model::ParameterStore& store, optim::Optimizer* optimizer,
                       const RestoreOptions& options) {
@@ -165,7 +168,7 @@ TrainingState restore(const fs::path& checkpoint, const ModelSignature& signatur
   const Sources sources = sources_of(manifest, store, optimizer, options.restore_optimizer);
   check_tensors(manifest, store, sources, options.restore_optimizer, checkpoint.string());
   check_files(checkpoint, manifest, options);
-  TrainingState state = training_state(checkpoint, manifest);
+  TrainingState state = read_training_state(checkpoint, manifest);
   read_all(checkpoint, manifest.model, sources.from_model);
   read_all(checkpoint, manifest.optim, sources.from_optim);
   store.refresh_compute();

@@ -109,17 +109,21 @@ Command parse(CLI::App& program, const std::vector<std::string>& given) {
   return command == nullptr ? Command{} : *command;
 }
 
+/// The status of a command once all of its answer is written.
+int written(int status) {
+  if (std::fflush(stdout) != 0) throw std::system_error(errno, std::generic_category(), "standard output: cannot be written");
+  return status;
+}
+
 int parse_and_run(const std::vector<std::string>& given, launch::RankProcess& process) {
   CLI::App program("Trains, evaluates and converts large language models.", "tessera");
   Command command;
   try {
     command = parse(program, given);
   } catch (const CLI::Success& asked) {
-    return program.exit(asked);
+    return written(program.exit(asked));
   }
-  const int status = command.run ? run_command(command, given, process) : 0;
-  if (std::fflush(stdout) != 0) throw std::system_error(errno, std::generic_category(), "standard output: cannot be written");
-  return status;
+  return written(command.run ? run_command(command, given, process) : 0);
 }
 
 std::string out_of_memory(std::string_view detail) {

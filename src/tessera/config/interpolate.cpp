@@ -153,6 +153,14 @@ void collect_replacements(const Node& node, const Environment& environment, std:
   for (const Entry& entry : node.entries) collect_replacements(entry.value, environment, all);
 }
 
+/// In the order in which they are made: a value may be part of a longer one.
+std::vector<Replacement> replacements(const Node& tree, const Environment& environment) {
+  std::vector<Replacement> all;
+  collect_replacements(tree, environment, all);
+  std::ranges::stable_sort(all, std::ranges::greater(), [](const Replacement& change) { return change.value.size(); });
+  return all;
+}
+
 void replace_all(std::string& text, const Replacement& change) {
   const auto in_word = [&](std::size_t i) { return i < text.size() && continues_name(text[i]); };
   for (std::size_t at = text.find(change.value); at != std::string::npos; at = text.find(change.value, at)) {
@@ -205,10 +213,7 @@ bool is_secret(std::string_view key) {
 }
 
 std::vector<Problem> with_placeholders(std::vector<Problem> problems, const Node& tree, const Environment& environment) {
-  std::vector<Replacement> all;
-  collect_replacements(tree, environment, all);
-  // A value may be part of a longer one.
-  std::ranges::stable_sort(all, std::ranges::greater(), [](const Replacement& change) { return change.value.size(); });
+  const std::vector<Replacement> all = replacements(tree, environment);
   // The recipe's own place is the user's, and stays what an editor can open.
   const std::string recipe = tree.position.source ? *tree.position.source : "";
   for (Problem& problem : problems)
@@ -216,6 +221,11 @@ std::vector<Problem> with_placeholders(std::vector<Problem> problems, const Node
       for (const Replacement& change : all)
         if (text != &problem.where || recipe.empty() || !text->starts_with(recipe)) replace_all(*text, change);
   return problems;
+}
+
+std::string with_placeholders(std::string text, const Node& tree, const Environment& environment) {
+  for (const Replacement& change : replacements(tree, environment)) replace_all(text, change);
+  return text;
 }
 
 }  // namespace tessera::config

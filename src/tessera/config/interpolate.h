@@ -23,6 +23,8 @@ bool is_secret(std::string_view key);
 /// Values of less than four characters, numbers and booleans are replaced where they stand in quotes; elsewhere they are left: they reveal nothing,
 /// and messages are full of them.
 std::vector<Problem> with_placeholders(std::vector<Problem> problems, const Node& tree, const Environment& environment);
+/// The same of a text.
+std::string with_placeholders(std::string text, const Node& tree, const Environment& environment);
 /// Runs what may name files of the recipe in its UserErrors, which then show them so.
 template <class Work>
 auto with_placeholders(const Node& tree, const Environment& environment, const Work& work) try {

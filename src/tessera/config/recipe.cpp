@@ -67,8 +67,9 @@ void read_seed(const Scope& scope, const Node& node, Recipe& recipe) {
   recipe.seed = static_cast<std::uint64_t>(seed);
 }
 
-void read_recipe_class(const Scope& scope, const Node& node, Recipe&) {
+void read_recipe_class(const Scope& scope, const Node& node, Recipe& recipe) {
   const Target* target = read_target(scope, node, TargetKind::Recipe);
+  if (target && target->support == Support::Supported && node.is_map()) read_section(scope, node, {target_key<Recipe>()}, recipe);
   if (target && target->value == static_cast<int>(RecipeTarget::Benchmark)) {
     scope.note("trains as TrainFinetuneRecipeForNextTokenPrediction does; the log has the rates that upstream's benchmark prints");
   }

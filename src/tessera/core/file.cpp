@@ -180,10 +180,16 @@ void FileWriter::finish() {
 void replace_file(FileOperations& operations, const std::filesystem::path& path, std::string_view text) {
   std::filesystem::path aside = path;
   aside += ".new";
-  FileWriter writer(operations, aside);
-  writer.write(text);
-  writer.finish();
-  operations.rename(aside, path);
+  try {
+    FileWriter writer(operations, aside);
+    writer.write(text);
+    writer.finish();
+    operations.rename(aside, path);
+  } catch (...) {
+    std::error_code ignored;  // what is reported is why it could not be written
+    std::filesystem::remove(aside, ignored);
+    throw;
+  }
 }
 
 void replace_symlink(FileOperations& operations, const std::filesystem::path& target, const std::filesystem::path& link) {

@@ -166,7 +166,7 @@ Loader::Loader(std::shared_ptr<const Dataset> dataset, LoaderOptions options, Da
     : dataset_(std::move(dataset)), options_(options), position_(start) {
   TESSERA_ASSERT(options_.dp_rank >= 0 && options_.dp_rank < options_.dp_size, "the data-parallel rank lies inside its group");
   if (dataset_->size() == 0)
-    throw UserError({"", "the dataset is empty: " + dataset_->description(), "training needs at least one sample",
+    throw UserError({"", "the dataset is empty: " + description(), "training needs at least one sample",
                      "check the dataset's path and split, and what is left out"});
   check_step_shape(shape_of(*dataset_, options_));
   if (options_.group_by_length)
@@ -192,6 +192,8 @@ void Loader::restore(DataPosition position) {
 std::int64_t Loader::steps_per_epoch() const { return data::steps_per_epoch(shape_of(*dataset_, options_)); }
 
 const Dataset& Loader::dataset() const { return *dataset_; }
+
+std::string Loader::description() const { return options_.redact ? options_.redact(dataset_->description()) : dataset_->description(); }
 
 const LoaderOptions& Loader::options() const { return options_; }
 

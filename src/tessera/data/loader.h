@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,6 +28,8 @@ struct LoaderOptions {
   int num_workers = 1;
   /// Optimizer steps prepared ahead of `next`, at most: bounds the memory.
   std::int64_t steps_ahead = 2;
+  /// What is said and saved of the dataset's description: with a recipe's placeholders instead of their values, for example. As it is when empty.
+  std::function<std::string(std::string)> redact = {};
 };
 
 /// What one data-parallel rank runs in one optimizer step.
@@ -56,6 +59,8 @@ class Loader {
   void restore(DataPosition position);
   std::int64_t steps_per_epoch() const;
   const Dataset& dataset() const;
+  /// The dataset's, redacted.
+  std::string description() const;
   const LoaderOptions& options() const;
   /// Tells datasets of equal size apart, whatever their place on disk. Made of a few samples when first asked.
   const std::string& label_hash();

@@ -37,21 +37,37 @@ std::string described(const Json& state) {
   return state.contains("dataset") && state["dataset"].is_string() ? fmt::format(" ({})", state["dataset"].get<std::string>()) : "";
 }
 
-/// How the order of samples has changed, one line each.
-std::vector<std::string> changes(Loader& loader, const Json& state, const std::string& where) {
+DataPosition position_of(const Json& state, const std::string& where) { return {count_at(state, "epoch", where), count_at(state, "consumed", where)}; }
+
+/// How the order of samples has changed but for the dataset, one line each.
+std::vector<std::string> changes(const LoaderOptions& options, const Json& state) {
   std::vector<std::string> all;
-  const Json now = order_of(loader.options());
+  const Json now = order_of(options);
   for (const OrderKey& key : kOrderKeys)
     if (state.contains(key.state) && now.contains(key.state) && state[key.state] != now[key.state])
       all.push_back(fmt::format("{}: {} in the checkpoint, {} in the recipe", key.recipe, state[key.state].dump(), now[key.state].dump()));
+  return all;
+}
+
+/// How it has changed, the dataset too.
+std::vector<std::string> changes(Loader& loader, const Json& state, const std::string& where) {
+  std::vector<std::string> all = changes(loader.options(), state);
   const std::int64_t num_samples = count_at(state, "num_samples", where);
   const std::string descriptions = fmt::format("\n    checkpoint: {} samples{}\n    recipe:     {} samples ({})", num_samples, described(state),
-                                               loader.dataset().size(), loader.dataset().description());
+                                               loader.dataset().size(), loader.description());
   if (num_samples != loader.dataset().size())
     all.push_back("dataset: another number of samples" + descriptions);
   else if (state.contains("labels") && state["labels"] != loader.label_hash())
     all.push_back("dataset: the same number of samples, but others" + descriptions);
   return all;
+}
+
+void refuse_in_mid_epoch(const std::vector<std::string>& changes, DataPosition position, const std::string& where) {
+  ProblemList problems;
+  for (const std::string& change : changes)
+    problems.add({where, change, fmt::format("in the middle of an epoch, {} samples of which were trained on, their order stays", position.consumed),
+                  "set it back, or begin a new run in another checkpoint_dir from the weights (restore_optimizer: false)"});
+  problems.throw_if_any();
 }
 
 }  // namespace
@@ -61,24 +77,22 @@ Json loader_state(Loader& loader) {
   state["epoch"] = loader.position().epoch;
   state["consumed"] = loader.position().consumed;
   state["num_samples"] = loader.dataset().size();
-  state["dataset"] = loader.dataset().description();
+  state["dataset"] = loader.description();
   state["labels"] = loader.label_hash();
   return state;
 }
 
 void restore_loader(Loader& loader, const Json& state, const std::string& where) {
-  const DataPosition position{count_at(state, "epoch", where), count_at(state, "consumed", where)};
-  ProblemList problems;
-  for (const std::string& change : changes(loader, state, where)) {
-    if (position.consumed == 0)
-      log::note("from epoch {} on, the data come in another order: {}", position.epoch, change);
-    else
-      problems.add({where, change,
-                    fmt::format("in the middle of an epoch, {} samples of which were trained on, their order stays", position.consumed),
-                    "set it back, or begin a new run in another checkpoint_dir from the weights (restore_optimizer: false)"});
-  }
-  problems.throw_if_any();
+  const DataPosition position = position_of(state, where);
+  const std::vector<std::string> changed = changes(loader, state, where);
+  if (position.consumed > 0) refuse_in_mid_epoch(changed, position, where);
+  for (const std::string& change : changed) log::note("from epoch {} on, the data come in another order: {}", position.epoch, change);
   loader.restore(position);
+}
+
+void refuse_changed_order(const LoaderOptions& options, const Json& state, const std::string& where) {
+  const DataPosition position = position_of(state, where);
+  if (position.consumed > 0) refuse_in_mid_epoch(changes(options, state), position, where);
 }
 
 }  // namespace tessera::data

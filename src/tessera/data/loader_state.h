@@ -15,4 +15,7 @@ Json loader_state(Loader& loader);
 /// UserError naming `where` and each difference; at the beginning of one they are noted. What an earlier version did not save is not compared.
 void restore_loader(Loader& loader, const Json& state, const std::string& where);
 
+/// What `restore_loader` would refuse of the options, before there is a dataset: seed, shuffle, group_by_length and global_batch_size.
+void refuse_changed_order(const LoaderOptions& options, const Json& state, const std::string& where);
+
 }  // namespace tessera::data

@@ -6,12 +6,14 @@
 #include <algorithm>
 #include <regex>
 
+#include "tessera/checkpoint/checkpoint.h"
 #include "tessera/checkpoint/directory.h"
 #include "tessera/checkpoint/manifest.h"
 #include "tessera/config/hub.h"
 #include "tessera/config/interpolate.h"
 #include "tessera/core/writable.h"
 #include "tessera/data/dataset/build.h"
+#include "tessera/data/loader_state.h"
 #include "tessera/formats/tensor_source.h"
 #include "tessera/mesh/mesh_sizes.h"
 #include "tessera/model/load.h"
@@ -21,6 +23,7 @@
 #include "tessera/plan/simulate.h"
 #include "tessera/train/lr_schedule.h"
 #include "tessera/train/objects.h"
+#include "tessera/train/recipe_data.h"
 #include "tessera/train/restore_point.h"
 #include "tessera/train/routing.h"
 
@@ -171,8 +174,18 @@ bool check_output_directories(const config::LoadedRecipe& loaded, ProblemList& p
   return problems.problems().size() == before;
 }
 
+/// That in the middle of an epoch the samples that are left come in the order in which they would have.
+void check_order_of_samples(const config::LoadedRecipe& loaded, const std::filesystem::path& checkpoint, const checkpoint::Manifest& manifest) {
+  const config::Recipe& recipe = loaded.recipe;
+  for (const char* section : {"seed", "rng", "dataset", "dataloader", "step_scheduler"})
+    if (!loaded.is_read(section)) return;
+  if (!recipe.dataset) return;
+  data::refuse_changed_order(order_of_samples(recipe, *recipe.dataset, recipe.dataloader, true),
+                             checkpoint::read_training_state(checkpoint, manifest).loader, (checkpoint / "loader.json").string());
+}
+
 /// That the run can begin where it would: at a checkpoint that is there and whole, of this model when that is known, with nothing in the way of what
-/// is saved then. Of the checkpoint, its manifest is read.
+/// is saved then. Of the checkpoint, its manifest and its small files are read.
 void check_restore_point(const config::LoadedRecipe& loaded, const std::optional<ModelPlan>& plan, ProblemList& problems) {
   const config::Checkpoint& options = loaded.recipe.checkpoint;
   if (!loaded.is_read("checkpoint") || !options.enabled) return;
@@ -182,7 +195,10 @@ void check_restore_point(const config::LoadedRecipe& loaded, const std::optional
     if (!point.path.empty() && checkpoint::is_checkpoint(point.path)) {
       const checkpoint::Manifest manifest = checkpoint::read_manifest(point.path);
       if (plan) checkpoint::refuse_other_model(point.path, manifest.signature, signature_of(*plan), point.weights_alone);
-      if (!point.weights_alone) step = manifest.step;
+      if (!point.weights_alone) {
+        step = manifest.step;
+        check_order_of_samples(loaded, point.path, manifest);
+      }
     }
     checkpoint::refuse_later_checkpoints(options.checkpoint_dir, step);
   } catch (const UserError& error) {

@@ -52,9 +52,9 @@ std::shared_ptr<const data::Dataset> packed(std::shared_ptr<const data::Dataset>
 }
 
 /// Megatron's samples are shuffled already, unless the recipe asks for another order every epoch.
-bool shuffles(const LoaderRequest& request) {
-  if (request.dataset.kind == config::DatasetKind::MegatronPretraining) return request.dataloader.dataloader_type == config::MegatronOrder::Cyclic;
-  return request.training;
+bool shuffles(const config::Dataset& dataset, const config::Dataloader& dataloader, bool training) {
+  if (dataset.kind == config::DatasetKind::MegatronPretraining) return dataloader.dataloader_type == config::MegatronOrder::Cyclic;
+  return training;
 }
 
 std::optional<std::int64_t> num_samples_drawn(const config::Recipe& recipe, bool training) {
@@ -96,25 +96,35 @@ std::optional<std::filesystem::path> named_tokenizer(const config::LoadedRecipe&
   return path_on_disk(loaded, dataset.tokenizer ? section + ".tokenizer" : "tokenizer", "the tokenizer", named->path, environment);
 }
 
+data::LoaderOptions order_of_samples(const config::Recipe& recipe, const config::Dataset& dataset, const config::Dataloader& dataloader,
+                                     bool training) {
+  return {.global_batch_size = recipe.step_scheduler.global_batch_size,
+          .seed = recipe.seed,
+          .shuffle = dataloader.shuffle.value_or(shuffles(dataset, dataloader, training)),
+          .group_by_length = dataloader.group_by_length};
+}
+
 std::unique_ptr<data::Loader> make_loader(const config::LoadedRecipe& loaded, const ModelPlan& plan, const Environment& environment,
                                           const LoaderRequest& request) {
   const config::Recipe& recipe = loaded.recipe;
   RecipeData data = make_data(loaded, plan, environment, request.dataset, request.section, request.training);
-  log::note("{}: {}", request.section, data.dataset->description());
   const std::int64_t local = request.dataloader.batch_size.value_or(recipe.step_scheduler.local_batch_size);
-  data::LoaderOptions options{.global_batch_size = request.training ? recipe.step_scheduler.global_batch_size : local * request.mesh.dp_size(),
-                              .local_batch_size = microbatch_rows(recipe.distributed, local),
-                              .dp_rank = request.mesh.dp_rank(),
-                              .dp_size = request.mesh.dp_size(),
-                              .seed = recipe.seed,
-                              .shuffle = request.dataloader.shuffle.value_or(shuffles(request)),
-                              .drop_last = request.training && request.dataloader.drop_last,
-                              .group_by_length = request.dataloader.group_by_length};
+  data::LoaderOptions options = order_of_samples(recipe, request.dataset, request.dataloader, request.training);
+  if (!request.training) options.global_batch_size = local * request.mesh.dp_size();
+  options.local_batch_size = microbatch_rows(recipe.distributed, local);
+  options.dp_rank = request.mesh.dp_rank();
+  options.dp_size = request.mesh.dp_size();
+  options.drop_last = request.training && request.dataloader.drop_last;
+  options.redact = [tree = loaded.tree, environment](std::string text) {
+    return config::with_placeholders(std::move(text), tree, environment);
+  };
   options.collate.pad_id = data.tokenizer ? data.tokenizer->special_tokens().pad.value_or(0) : 0;
   options.collate.pad_multiple = request.dataloader.pad_seq_len_divisible.value_or(1);
   if (request.dataloader.num_workers > 0) options.num_workers = static_cast<int>(request.dataloader.num_workers);
   try {
-    return std::make_unique<data::Loader>(std::move(data.dataset), options);
+    auto loader = std::make_unique<data::Loader>(std::move(data.dataset), options);
+    log::note("{}: {}", request.section, loader->description());
+    return loader;
   } catch (const UserError& error) {
     throw data::in_section(error, place_of(loaded, request.section));
   }

@@ -31,6 +31,9 @@ struct LoaderRequest {
   std::string section;
   bool training = true;
 };
+/// Of a loader's options, those that decide in which order the dataset's samples come.
+data::LoaderOptions order_of_samples(const config::Recipe& recipe, const config::Dataset& dataset, const config::Dataloader& dataloader,
+                                     bool training);
 /// This rank's batches of a dataset. UserError with everything wrong about it.
 std::unique_ptr<data::Loader> make_loader(const config::LoadedRecipe& recipe, const ModelPlan& plan, const Environment& environment,
                                           const LoaderRequest& request);

@@ -12,6 +12,7 @@
 #include "tessera/checkpoint/checkpoint.h"
 #include "tessera/comm/forwarding_communicator.h"
 #include "tessera/comm/values.h"
+#include "tessera/config/interpolate.h"
 #include "tessera/config/print.h"
 #include "tessera/core/error.h"
 #include "tessera/core/interrupt.h"
@@ -47,6 +48,7 @@ class Run {
   Run(const config::LoadedRecipe& loaded, const Environment& environment, comm::Backend& backend, Trace* trace)
       : loaded_(loaded),
         recipe_(loaded.recipe),
+        environment_(environment),
         start_(Clock::now()),
         objects_(build_objects(loaded, environment, backend)),
         backend_(backend),
@@ -56,10 +58,17 @@ class Run {
       unit_hooks_ = tracing_hooks(*objects_.model.engine, *trace_, objects_.model.model.store->table().num_units);
       objects_.model.model.decoder->set_unit_hooks(unit_hooks_.get());
     }
-    if (recipe_.checkpoint.enabled) open_checkpoints();
+    if (recipe_.checkpoint.enabled) config::with_placeholders(loaded_.tree, environment_, [&] { open_checkpoints(); });
   }
 
   RunSummary operator()() {
+    return config::with_placeholders(loaded_.tree, environment_, [&] { return run(); });
+  }
+
+  comm::Communicator& world() const { return objects_.setup.world(); }
+
+ private:
+  RunSummary run() {
     Reporter reporter(recipe_, objects_.setup.rank() == 0, metrics_.step, objects_.total_steps);
     announce(reporter);
     summary_.first_step = metrics_.step;
@@ -79,9 +88,6 @@ class Run {
     return summary_;
   }
 
-  comm::Communicator& world() const { return objects_.setup.world(); }
-
- private:
   void open_checkpoints() {
     const config::Checkpoint& options = recipe_.checkpoint;
     comm::Communicator& world = objects_.setup.world();
@@ -121,9 +127,7 @@ class Run {
     metrics_.epoch = state.epoch;
     losses_ = state.losses;
     restore_best(state.best_validation);
-    Json loader = state.loader;
-    if (!loader.contains("seed") && state.rng.contains("seed")) loader["seed"] = state.rng["seed"];  // where an earlier version has it
-    data::restore_loader(*objects_.loader, loader, (path / "loader.json").string());
+    data::restore_loader(*objects_.loader, state.loader, (path / "loader.json").string());
     objects_.schedule = optim::resume_schedule(objects_.schedule, optim::schedule_from_json(state.scheduler, (path / "scheduler.json").string()),
                                                resume_policy(), config::where(loaded_.tree, "lr_scheduler"));
   }
@@ -211,7 +215,7 @@ class Run {
   void note_unlabelled_step(std::int64_t samples) {
     if (unlabelled_steps_++ > 0 || objects_.setup.rank() != 0) return;
     log::warning("{}: dataset: no label counts in the {} samples of step {}, which therefore teach nothing; is every answer masked or cut off? {}",
-                 config::where(loaded_.tree, "dataset"), samples, metrics_.step + 1, objects_.loader->dataset().description());
+                 config::where(loaded_.tree, "dataset"), samples, metrics_.step + 1, objects_.loader->description());
   }
 
   double mfu(const data::StepBatches& batches, double seconds) const {
@@ -328,6 +332,7 @@ class Run {
 
   const config::LoadedRecipe& loaded_;
   const config::Recipe& recipe_;
+  const Environment& environment_;
   Clock::time_point start_;
   InterruptGuard interrupt_;
   TrainingObjects objects_;

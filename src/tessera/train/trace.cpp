@@ -129,8 +129,8 @@ std::unique_ptr<model::UnitHooks> tracing_hooks(model::UnitHooks& inner, Trace& 
 }
 
 void prepare_trace(const std::filesystem::path& path) try { replace_file(*posix_file_operations(), path, "[]\n"); } catch (const Failure& failure) {
-  throw UserError(
-      {path.string(), failure.problem().what, "the trace is written at the end", "name a file in a folder that exists and can be written"});
+  const Problem& why = failure.problem();
+  throw UserError({path.string(), why.what, "the trace is written at the end", why.fix.empty() ? "name another file" : why.fix});
 }
 
 }  // namespace tessera::train
