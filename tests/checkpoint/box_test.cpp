@@ -5,6 +5,8 @@
 #include <cstring>
 #include <numeric>
 
+#include "checkpoint/contents.h"
+
 namespace tessera::checkpoint {
 namespace {
 
@@ -51,12 +53,6 @@ float global_number(const OwnedBox& box, const Index& local) {
   return static_cast<float>(number);
 }
 
-std::vector<std::byte> bytes_of(const TensorBox& box) {
-  std::vector<std::byte> bytes;
-  stream_bytes(box, [&](std::span<const std::byte> part) { bytes.insert(bytes.end(), part.begin(), part.end()); });
-  return bytes;
-}
-
 Index transposed_strides(const Index& size) { return {1, size[0]}; }
 
 /// Every way to cut [6, 5] into boxes of `height` × `width`.
@@ -81,7 +77,7 @@ TEST(BoxTest, AnyCutReadsFromAnyOther) {
         for (OwnedBox& target : targets) {
           std::uint64_t copied = 0;
           for (OwnedBox& source : sources) {
-            const std::vector<std::byte> bytes = bytes_of(source.box);
+            const std::vector<std::byte> bytes = test::bytes_of(source.box);
             copied += copy_common({DType::F32, source.box.offset, source.box.size, bytes}, target.box, [](std::size_t, std::size_t) {});
           }
           EXPECT_EQ(copied, target.box.num_elements());
@@ -102,12 +98,12 @@ TEST(BoxTest, ScalarsAndEmptyTensors) {
   OwnedBox scalar({}, {}, {}, {});
   scalar.values = {42.0f};
   scalar.box.memory = reinterpret_cast<std::byte*>(scalar.values.data());
-  const std::vector<std::byte> bytes = bytes_of(scalar.box);
+  const std::vector<std::byte> bytes = test::bytes_of(scalar.box);
   ASSERT_EQ(bytes.size(), 4u);
   OwnedBox target({}, {}, {}, {});
   EXPECT_EQ(copy_common({DType::F32, {}, {}, bytes}, target.box, [](std::size_t, std::size_t) {}), 1u);
   EXPECT_EQ(target.values[0], 42.0f);
-  EXPECT_TRUE(bytes_of(OwnedBox({0, 5}, {0, 0}, {0, 5}, {5, 1}).box).empty());
+  EXPECT_TRUE(test::bytes_of(OwnedBox({0, 5}, {0, 0}, {0, 5}, {5, 1}).box).empty());
 }
 
 TEST(BoxTest, SaysWhichBytesAreDoneWith) {

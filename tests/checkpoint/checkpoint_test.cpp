@@ -20,16 +20,11 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-fs::path save(const fs::path& directory, const SaveRequest& request, DirectoryOptions options = {}) {
-  test::UnsyncedOperations operations;
-  return CheckpointDirectory(operations, directory, options, test::alone()).save(request);
-}
-
 fs::path save_with_metric(const fs::path& directory, const SmallRun& run, std::int64_t step, std::optional<double> metric,
                           DirectoryOptions options = {}) {
   SaveRequest request = run.request(step);
   request.state.validation_metric = metric;
-  return save(directory, request, options);
+  return test::save(directory, request, options);
 }
 
 class ResumeTest : public testing::TestWithParam<DType> {};
@@ -38,7 +33,7 @@ TEST_P(ResumeTest, IsBitwiseExact) {
   const TemporaryDirectory directory;
   SmallRun run(GetParam());
   run.train(3);
-  const fs::path checkpoint = save(directory.path(), run.request(3));
+  const fs::path checkpoint = test::save(directory.path(), run.request(3));
   SmallRun resumed(GetParam());
   const TrainingState state = resumed.restore(checkpoint, {.verify = Verify::Full});
   EXPECT_TRUE(test::same_state(run, resumed));
@@ -60,7 +55,7 @@ TEST(CheckpointTest, FrozenParametersAreSavedWithoutMoments) {
     const TemporaryDirectory directory;
     SmallRun run(dtype, frozen);
     run.train(2);
-    const fs::path checkpoint = save(directory.path(), run.request(2));
+    const fs::path checkpoint = test::save(directory.path(), run.request(2));
     SmallRun resumed(dtype, frozen);
     resumed.restore(checkpoint);
     EXPECT_TRUE(test::same_state(run, resumed));
@@ -71,15 +66,15 @@ TEST(CheckpointTest, FrozenParametersAreSavedWithoutMoments) {
     const TemporaryDirectory other;
     thawed.train(2);
     SmallRun freezes(dtype, frozen);
-    EXPECT_THAT(error_of([&] { freezes.restore(save(other.path(), thawed.request(2))); }),
+    EXPECT_THAT(error_of([&] { freezes.restore(test::save(other.path(), thawed.request(2))); }),
                 AllOf(HasSubstr("exp_avg.model.embed.weight is of a parameter that is frozen now"), Not(HasSubstr("not in the model"))));
   }
 }
 
 TEST(CheckpointTest, MastersAreKeptOnlyWhereTheWeightsAreRounded) {
   const TemporaryDirectory directory;
-  const fs::path exact = save(directory.path(), SmallRun(DType::F32).request(1));
-  const fs::path rounded = save(directory.path(), SmallRun(DType::BF16).request(2));
+  const fs::path exact = test::save(directory.path(), SmallRun(DType::F32).request(1));
+  const fs::path rounded = test::save(directory.path(), SmallRun(DType::BF16).request(2));
   EXPECT_FALSE(read_manifest(exact).optim.contains("master.model.norm.weight"));
   EXPECT_EQ(read_manifest(rounded).optim.at("master.model.norm.weight").dtype, DType::F32);
   EXPECT_EQ(read_manifest(rounded).model.at("model.norm.weight").dtype, DType::BF16);
@@ -89,7 +84,7 @@ TEST(CheckpointTest, ARoundedWeightDoesNotPassForAMasterThatIsMissing) {
   const TemporaryDirectory directory;
   SmallRun run(DType::BF16);
   run.train(1);
-  const fs::path checkpoint = save(directory.path(), run.request(1));
+  const fs::path checkpoint = test::save(directory.path(), run.request(1));
   Manifest manifest = read_manifest(checkpoint);
   for (const char* name : {"model.norm.weight", "layers.0.down.bias"}) manifest.optim.erase(std::string("master.") + name);
   test::write_file(checkpoint / kManifestName, to_text(manifest));
@@ -104,9 +99,9 @@ TEST(CheckpointTest, AnotherPrecisionContinuesFromTheMasters) {
   SmallRun bf16(DType::BF16);
   bf16.train(2);
   SmallRun fp32(DType::F32);
-  fp32.restore(save(directory.path(), bf16.request(1)));
+  fp32.restore(test::save(directory.path(), bf16.request(1)));
   SmallRun again(DType::BF16);
-  again.restore(save(directory.path(), fp32.request(2)));
+  again.restore(test::save(directory.path(), fp32.request(2)));
   EXPECT_TRUE(test::same_state(bf16, again));
 }
 
@@ -114,7 +109,7 @@ TEST(CheckpointTest, WeightsAloneComeFromTheModelFolder) {
   const TemporaryDirectory directory;
   SmallRun run(DType::BF16);
   run.train(2);
-  const fs::path checkpoint = save(directory.path(), run.request(2));
+  const fs::path checkpoint = test::save(directory.path(), run.request(2));
   fs::remove_all(checkpoint / "optim");
   SmallRun fresh(DType::BF16);
   fresh.restore(checkpoint, {.verify = Verify::Full, .restore_optimizer = false});
@@ -139,7 +134,7 @@ TEST(CheckpointTest, WritesTheDocumentedFiles) {
   fs::remove_all(source.path());  // a run does not go back to where its model came from
   request.model_files = &files;
   request.consolidate = true;
-  const fs::path checkpoint = save(directory.path(), request);
+  const fs::path checkpoint = test::save(directory.path(), request);
   for (const char* file : {"model/shard-00001-of-00001.safetensors", "model/config.json", "model/tokenizer.json", "model/generation_config.json",
                            "model/consolidate.sh", "model/consolidated/model.safetensors", "model/consolidated/config.json",
                            "model/consolidated/tokenizer.json", "model/consolidated/generation_config.json", "optim/shard-00001-of-00001.safetensors",
@@ -182,8 +177,8 @@ TEST(CheckpointTest, RetentionKeepsTheNewestAndTheLinked) {
 TEST(CheckpointTest, NeverOverwrites) {
   const TemporaryDirectory directory;
   const SmallRun run;
-  save(directory.path(), run.request(5));
-  EXPECT_THAT(error_of([&] { save(directory.path(), run.request(5)); }), HasSubstr("epoch_0_step_5: exists already"));
+  test::save(directory.path(), run.request(5));
+  EXPECT_THAT(error_of([&] { test::save(directory.path(), run.request(5)); }), HasSubstr("epoch_0_step_5: exists already"));
 }
 
 TEST(CheckpointTest, RefusesADirectoryItCannotUse) {
@@ -200,7 +195,7 @@ TEST(CheckpointTest, RefusesADirectoryItCannotUse) {
 TEST(CheckpointTest, RefusesAnotherModelAndShowsBoth) {
   const TemporaryDirectory directory;
   SmallRun run;
-  const fs::path checkpoint = save(directory.path(), run.request(1));
+  const fs::path checkpoint = test::save(directory.path(), run.request(1));
   model::ModelSpec spec;
   spec.model_type = "other";
   const ModelSignature other = model_signature(spec, run.store.table());
@@ -212,7 +207,7 @@ TEST(CheckpointTest, ListsEveryMissingSurplusAndMisshapenTensorBeforeTouchingAny
   const TemporaryDirectory directory;
   SmallRun run;
   run.train(1);
-  const fs::path checkpoint = save(directory.path(), run.request(1));
+  const fs::path checkpoint = test::save(directory.path(), run.request(1));
   model::ParameterTable table = test::small_table();
   table.parameters[4].shape = {6};
   table.parameters[4].pieces = {test::whole("model.norm.weight", {6})};
@@ -233,7 +228,7 @@ void expect_flips_are_found(const auto& stride_of) {
   SmallRun run;
   SaveRequest request = run.request(1);
   request.consolidate = true;
-  const fs::path checkpoint = save(directory.path(), request);
+  const fs::path checkpoint = test::save(directory.path(), request);
   const Manifest manifest = read_manifest(checkpoint);
   std::size_t flips = 0;
   for (const auto& [name, record] : manifest.files) {
@@ -271,7 +266,7 @@ TEST(CorruptionTest, LONG_AFlippedBitInEveryByteIsFound) {
 TEST(CorruptionTest, NamesTheDamagedTensor) {
   const TemporaryDirectory directory;
   SmallRun run;
-  const fs::path checkpoint = save(directory.path(), run.request(1));
+  const fs::path checkpoint = test::save(directory.path(), run.request(1));
   const fs::path file = checkpoint / "optim/shard-00001-of-00001.safetensors";
   test::flip_a_bit(file);
   EXPECT_THAT(error_of([&] { run.restore(checkpoint, {.verify = Verify::Full}); }), HasSubstr("exp_avg_sq.model.norm.weight is damaged"));
@@ -281,7 +276,7 @@ TEST(CorruptionTest, NamesTheDamagedTensor) {
 void expect_truncation_is_refused(const auto& stride_of) {
   const TemporaryDirectory directory;
   SmallRun run;
-  const fs::path checkpoint = save(directory.path(), run.request(1));
+  const fs::path checkpoint = test::save(directory.path(), run.request(1));
   for (const char* name : {"model/shard-00001-of-00001.safetensors", "optim/shard-00001-of-00001.safetensors", "loader.json", "scheduler.json",
                            "losses.json", "manifest.json"}) {
     const std::string good = test::read_file(checkpoint / name);
@@ -306,7 +301,7 @@ TEST(CorruptionTest, LONG_EveryLoadRefusesTruncationAtEveryLength) {
 TEST(CorruptionTest, RanksCheckTheFilesTogether) {
   const TemporaryDirectory directory;
   SmallRun run;
-  const fs::path checkpoint = save(directory.path(), run.request(1));
+  const fs::path checkpoint = test::save(directory.path(), run.request(1));
   for (const char* name : {"model/shard-00001-of-00001.safetensors", "optim/shard-00001-of-00001.safetensors", "model/config.json", "config.yaml"}) {
     test::flip_a_bit(checkpoint / name);
     int found = 0;

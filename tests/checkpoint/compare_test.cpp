@@ -18,16 +18,11 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-fs::path save(const fs::path& directory, const SaveRequest& request) {
-  test::UnsyncedOperations operations;
-  return CheckpointDirectory(operations, directory, {}, test::alone()).save(request);
-}
-
 TEST(CompareTest, LayoutsDoNotMatter) {
   const TemporaryDirectory directory;
   SmallRun run(DType::BF16);
   run.train(2);
-  const fs::path whole = save(directory / "whole", run.request(2));
+  const fs::path whole = test::save(directory / "whole", run.request(2));
   test::run_forked(3, [&](comm::Communicator& group) -> std::int64_t {
     SmallRun part(DType::BF16, nullptr, {.num_shards = 3, .shard = group.rank()});
     part.train(2);
@@ -47,11 +42,11 @@ TEST(CompareTest, FindsOneChangedElementAndTheState) {
   const TemporaryDirectory directory;
   SmallRun run;
   run.train(2);
-  const fs::path a = save(directory / "a", run.request(2));
+  const fs::path a = test::save(directory / "a", run.request(2));
   run.store.parameter("norm.weight").weight[3] += 0.5;
   SaveRequest request = run.request(3);
   request.state.losses = {{"train_loss", 2.0}};
-  const Differences differences = compare(a, save(directory / "b", request));
+  const Differences differences = compare(a, test::save(directory / "b", request));
   ASSERT_EQ(differences.values.size(), 1u);
   EXPECT_EQ(differences.values[0].name, "model.norm.weight");
   EXPECT_EQ(differences.values[0].num_elements, 5u);
@@ -65,7 +60,7 @@ TEST(CompareTest, ACheckpointAndAModelByWeightsAlone) {
   const TemporaryDirectory directory;
   const auto operations = posix_file_operations();
   const SmallRun run(DType::BF16);
-  const fs::path a = save(directory / "a", run.request(1));
+  const fs::path a = test::save(directory / "a", run.request(1));
   consolidate(*operations, a, directory / "model", {}, test::alone());
   EXPECT_TRUE(compare(a, directory / "model").same());
   EXPECT_EQ(compare(directory / "model", a).num_tensors, 6u);

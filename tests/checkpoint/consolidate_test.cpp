@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "checkpoint/contents.h"
 #include "checkpoint/forked_ranks.h"
 #include "checkpoint/small_run.h"
 #include "tessera/checkpoint/hash.h"
@@ -42,12 +43,6 @@ std::vector<float> expected(const SmallRun& run, const std::string& tensor) {
   return values(store.parameter("norm.weight").weight);
 }
 
-std::vector<float> read(const formats::TensorSource& source, const std::string& name) {
-  std::vector<float> values(formats::num_elements(source.find(name)->shape));
-  source.read(name, DType::F32, std::as_writable_bytes(std::span(values)));
-  return values;
-}
-
 TEST(ConsolidateTest, GivesAHuggingFaceDirectoryWithTheSameWeights) {
   const Saved saved;
   const fs::path output = saved.directory / "out";
@@ -59,7 +54,7 @@ TEST(ConsolidateTest, GivesAHuggingFaceDirectoryWithTheSameWeights) {
   const auto source = formats::open_huggingface_source(output);
   EXPECT_EQ(source->tensors().size(), 6u);
   for (const char* name : {"layers.0.up.weight", "layers.0.down.weight", "model.norm.weight"})
-    EXPECT_EQ(read(*source, name), expected(saved.run, name)) << name;
+    EXPECT_EQ(test::values_of(*source, name), expected(saved.run, name)) << name;
   EXPECT_THAT(error_of([&] { consolidate(*operations, saved.checkpoint, output, {}, test::alone()); }), HasSubstr("exists already"));
 }
 
@@ -117,7 +112,7 @@ TEST(ConsolidateTest, ACheckpointIsATensorSource) {
   const Saved saved;
   const auto source = open_checkpoint_source(saved.checkpoint);
   for (const char* name : {"layers.0.up.weight", "layers.0.down.weight", "model.norm.weight"})
-    EXPECT_EQ(read(*source, name), expected(saved.run, name)) << name;
+    EXPECT_EQ(test::values_of(*source, name), expected(saved.run, name)) << name;
   std::vector<float> rows(2 * 5);
   source->read_rows("layers.0.down.weight", 3, 2, DType::F32, std::as_writable_bytes(std::span(rows)));
   const std::vector<float> whole = expected(saved.run, "layers.0.down.weight");
@@ -175,8 +170,8 @@ TEST(ConsolidateTest, RanksWriteTheSameFilesTogether) {
     const test::TemporaryDirectory outputs;
     const auto operations = posix_file_operations();
     consolidate(*operations, source, outputs / "1", options, test::alone());
-    const std::vector<float> values = read(*formats::open_huggingface_source(outputs / "1"), "v");
-    const std::vector<float> expected = read(*open_records_source(source.root, large.records), "v");
+    const std::vector<float> values = test::values_of(*formats::open_huggingface_source(outputs / "1"), "v");
+    const std::vector<float> expected = test::values_of(*open_records_source(source.root, large.records), "v");
     ASSERT_EQ(values.size(), expected.size());
     for (std::size_t i = 0; i < values.size(); ++i) ASSERT_NEAR(values[i], expected[i], options.dtype ? expected[i] / 256 : 0.0F) << i;
     for (const int num_ranks : {2, 3, 8}) {

@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "checkpoint/contents.h"
 #include "checkpoint/small_run.h"
 #include "tessera/formats/safetensors.h"
 
@@ -30,12 +31,6 @@ void write_dcp_file(const fs::path& path, std::int64_t first_row, std::int64_t n
   writer.finish();
 }
 
-std::vector<float> read(const formats::TensorSource& source, const std::string& name) {
-  std::vector<float> values(formats::num_elements(source.find(name)->shape));
-  source.read(name, DType::F32, std::as_writable_bytes(std::span(values)));
-  return values;
-}
-
 class DcpDirectoryTest : public testing::Test {
  protected:
   DcpDirectoryTest() {
@@ -54,8 +49,8 @@ TEST_F(DcpDirectoryTest, ShardsBecomeAModel) {
   const auto operations = posix_file_operations();
   consolidate(*operations, {source.path, &source.model, source.model_files}, directory_ / "out", {}, test::alone());
   const auto weights = formats::open_huggingface_source(directory_ / "out");
-  EXPECT_EQ(read(*weights, "w"), (std::vector<float>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}));
-  EXPECT_EQ(read(*weights, "norm"), (std::vector<float>{7, 8}));
+  EXPECT_EQ(test::values_of(*weights, "w"), (std::vector<float>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}));
+  EXPECT_EQ(test::values_of(*weights, "norm"), (std::vector<float>{7, 8}));
   EXPECT_TRUE(fs::exists(directory_ / "out/config.json"));
   EXPECT_FALSE(is_dcp_directory(directory_ / "out"));
 }

@@ -102,4 +102,11 @@ inline bool same_state(const SmallRun& a, const SmallRun& b) {
   return true;
 }
 
+/// Saves alone, without waiting for the disk. Returns the checkpoint's path.
+inline std::filesystem::path save(const std::filesystem::path& directory, const checkpoint::SaveRequest& request,
+                                  checkpoint::DirectoryOptions options = {}) {
+  UnsyncedOperations operations;
+  return checkpoint::CheckpointDirectory(operations, directory, options, alone()).save(request);
+}
+
 }  // namespace tessera::test

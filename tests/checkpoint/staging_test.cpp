@@ -6,6 +6,8 @@
 #include <cstring>
 #include <numeric>
 
+#include "checkpoint/contents.h"
+
 namespace tessera::checkpoint {
 namespace {
 
@@ -26,12 +28,6 @@ struct Source {
            .strides = std::move(strides)};
   }
 };
-
-std::vector<std::byte> bytes_of(const TensorBox& box) {
-  std::vector<std::byte> all;
-  stream_bytes(box, [&](std::span<const std::byte> bytes) { all.insert(all.end(), bytes.begin(), bytes.end()); });
-  return all;
-}
 
 /// Boxes below, at, and above the size of one chunk (4 MiB), of which the largest ends in a part of one; transposed; with gaps; empty; of one
 /// element.
@@ -55,13 +51,13 @@ TEST(Staging, HoldsWhatTheBoxesHeld) {
     std::vector<std::vector<std::byte>> expected;
     for (Source& source : all) {
       if (time == 1) std::ranges::reverse(source.elements);
-      expected.push_back(bytes_of(source.box));
+      expected.push_back(test::bytes_of(source.box));
       boxes.push_back(&source.box);
     }
     staging.copy(boxes);
     for (Source& source : all) std::ranges::fill(source.elements, std::uint16_t{0});  // training goes on
     for (std::size_t i = 0; i < all.size(); ++i) {
-      EXPECT_TRUE(bytes_of(*boxes[i]) == expected[i]) << "box " << i << ", time " << time;
+      EXPECT_TRUE(test::bytes_of(*boxes[i]) == expected[i]) << "box " << i << ", time " << time;
       EXPECT_EQ(reinterpret_cast<std::uintptr_t>(boxes[i]->memory) % 64, 0U);
     }
   }

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include "config/section_recipe.h"
 #include "support/support.h"
 #include "tessera/config/recipe.h"
 
@@ -15,8 +16,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
-
-std::optional<std::string> no_variables(std::string_view) { return std::nullopt; }
 
 /// A recipe whose first line is `distributed`, other lines after it.
 LoadedRecipe recipe(const std::string& distributed, const std::string& lines = "") {

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "config/section_recipe.h"
 #include "support/support.h"
 
 namespace tessera::config {
@@ -16,19 +17,8 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-std::optional<std::string> no_variables(std::string_view) { return std::nullopt; }
-
 LoadedRecipe fixture(const std::string& name, const std::vector<std::string>& overrides = {}) {
   return load_recipe(test::test_data("config/recipes/" + name), overrides, no_variables);
-}
-
-/// A whole recipe around the lines that a test is about.
-LoadedRecipe with(const std::string& lines) {
-  const std::string rest = "model: {pretrained_model_name_or_path: m}\ndataset: {_target_: mock}\n";
-  return load_recipe(parse_yaml(lines + rest, "r.yaml"), no_variables);
-}
-std::string mistakes_of(const std::string& lines) {
-  return error_of([&] { with(lines); });
 }
 
 std::vector<std::string> refusals(const LoadedRecipe& loaded) {

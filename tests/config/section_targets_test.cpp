@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
 
+#include "config/section_recipe.h"
 #include "support/support.h"
 #include "tessera/config/recipe.h"
 
@@ -11,8 +12,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-std::optional<std::string> no_variables(std::string_view) { return std::nullopt; }
 
 /// What a recipe's reader says, and what it reads of the recipe's sections without defaults of their own.
 LoadedRecipe read(const std::string& lines) {

@@ -20,10 +20,10 @@ using test::TemporaryDirectory;
 using test::test_data;
 using test::write_file;
 
-std::filesystem::path fixture(const std::string& name) { return test_data("fixtures/tokenizer/" + name); }
+std::filesystem::path tokenizer_fixture(const std::string& name) { return test_data("fixtures/tokenizer/" + name); }
 
 const Json& expected() {
-  static const Json json = read_json_file(fixture("expected.json"));
+  static const Json json = read_json_file(tokenizer_fixture("expected.json"));
   return json;
 }
 
@@ -56,7 +56,7 @@ void expect_fixture(const Tokenizer& tokenizer, const std::string& name) {
 /// Seven kinds of tokenizer.json against what the `tokenizers` library makes of them.
 class TokenizerFixture : public testing::TestWithParam<const char*> {
  protected:
-  Tokenizer load() const { return load_tokenizer(fixture(std::string(GetParam()) + ".json")); }
+  Tokenizer load() const { return load_tokenizer(tokenizer_fixture(std::string(GetParam()) + ".json")); }
 };
 
 TEST_P(TokenizerFixture, EqualsTokenizers) { expect_fixture(load(), GetParam()); }
@@ -95,7 +95,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, TokenizerFixture,
 
 TEST(SentencePieceTokenizer, EqualsSentencePiece) {
   for (const char* name : {"sp_bpe", "sp_unigram"}) {
-    const Tokenizer tokenizer = load_tokenizer(fixture(std::string(name) + ".model"));
+    const Tokenizer tokenizer = load_tokenizer(tokenizer_fixture(std::string(name) + ".model"));
     const Json& wanted = expected()[name];
     for (std::size_t i = 0; i < wanted["texts"].size(); ++i) {
       const auto text = wanted["texts"][i].get<std::string>();
@@ -108,7 +108,7 @@ TEST(SentencePieceTokenizer, EqualsSentencePiece) {
 }
 
 TEST(SentencePieceTokenizer, SavedAsTokenizerJsonIsTheSame) {
-  const Tokenizer tokenizer = load_tokenizer(fixture("sp_bpe.model"));
+  const Tokenizer tokenizer = load_tokenizer(tokenizer_fixture("sp_bpe.model"));
   const TemporaryDirectory directory;
   save_tokenizer(tokenizer, directory.path(), 0);
   const Tokenizer again = load_tokenizer(directory.path());
@@ -140,7 +140,7 @@ TEST(Llama2cTokenizer, EqualsItsSentencePieceTwin) {
 }
 
 TEST(Tokenizer, IncrementalDecoderHoldsBackHalfACharacter) {
-  const Tokenizer tokenizer = load_tokenizer(fixture("byte_level.json"));
+  const Tokenizer tokenizer = load_tokenizer(tokenizer_fixture("byte_level.json"));
   const auto ids = tokenizer.encode("🙂", false);
   ASSERT_GT(ids.size(), 1);
   IncrementalDecoder decoder(tokenizer, false);
@@ -151,12 +151,12 @@ TEST(Tokenizer, IncrementalDecoderHoldsBackHalfACharacter) {
 }
 
 TEST(Tokenizer, InvalidBytesCountAsReplacementCharacters) {
-  const Tokenizer tokenizer = load_tokenizer(fixture("byte_level.json"));
+  const Tokenizer tokenizer = load_tokenizer(tokenizer_fixture("byte_level.json"));
   EXPECT_EQ(tokenizer.encode("a\xFF\xE2\x82z", false), tokenizer.encode("a\xEF\xBF\xBD\xEF\xBF\xBDz", false));
 }
 
 TEST(Tokenizer, ManyThreadsEncodeAtOnce) {
-  const Tokenizer tokenizer = load_tokenizer(fixture("byte_level.json"));
+  const Tokenizer tokenizer = load_tokenizer(tokenizer_fixture("byte_level.json"));
   const auto text = expected()["texts"][2].get<std::string>();
   const auto wanted = tokenizer.encode(text, true);
   std::vector<std::thread> threads;
@@ -171,7 +171,7 @@ TEST(Tokenizer, ManyThreadsEncodeAtOnce) {
 
 class ModelDirectory : public testing::Test {
  protected:
-  ModelDirectory() { std::filesystem::copy_file(fixture("byte_level.json"), directory_ / "tokenizer.json"); }
+  ModelDirectory() { std::filesystem::copy_file(tokenizer_fixture("byte_level.json"), directory_ / "tokenizer.json"); }
   void add(const std::string& name, const Json& json) { write_file(directory_ / name, json.dump()); }
   Tokenizer load() const { return load_tokenizer(directory_.path()); }
   TemporaryDirectory directory_;
@@ -249,7 +249,7 @@ TEST_F(ModelDirectory, DirectoryWithoutTokenizerIsAnError) {
 
 /// What the `tokenizers` library gives for the same file.
 TEST(Tokenizer, JoinersArePartsOfWords) {
-  const Tokenizer tokenizer = load_tokenizer(fixture("word_level.json"));
+  const Tokenizer tokenizer = load_tokenizer(tokenizer_fixture("word_level.json"));
   const auto ids = [&](std::string_view text) { return tokenizer.encode(text, false); };
   EXPECT_THAT(ids("a there."), testing::ElementsAre(4, 58, 3));
   EXPECT_THAT(ids("\u200dthere"), testing::ElementsAre(0));
@@ -284,7 +284,7 @@ TEST(Tokenizer, ScriptsAreThoseThatTheLibraryCuts) {
 }
 
 TEST(Tokenizer, CtcDecoderJoinsEqualTokens) {
-  Json json = read_json_file(fixture("word_level.json"));
+  Json json = read_json_file(tokenizer_fixture("word_level.json"));
   const TemporaryDirectory directory;
   const auto decoded = [&](bool cleanup) {
     json["decoder"] = {{"type", "CTC"}, {"pad_token", "in"}, {"word_delimiter_token", "a"}, {"cleanup", cleanup}};
@@ -298,7 +298,7 @@ TEST(Tokenizer, CtcDecoderJoinsEqualTokens) {
 
 /// Every way to break a tokenizer.json is one clear error.
 TEST(TokenizerErrors, NameFileSectionAndCause) {
-  const Json good = read_json_file(fixture("byte_level.json"));
+  const Json good = read_json_file(tokenizer_fixture("byte_level.json"));
   const TemporaryDirectory directory;
   const auto error = [&](const std::function<void(Json&)>& change) {
     Json json = good;
@@ -326,7 +326,7 @@ TEST(TokenizerErrors, NameFileSectionAndCause) {
 }
 
 TEST(TokenizerErrors, TruncatedSentencePieceModels) {
-  const std::string whole = test::read_file(fixture("sp_bpe.model"));
+  const std::string whole = test::read_file(tokenizer_fixture("sp_bpe.model"));
   const TemporaryDirectory directory;
   for (std::size_t size = 0; size < whole.size(); size += 97) {
     write_file(directory / "tokenizer.model", whole.substr(0, size));

@@ -46,11 +46,12 @@ ops::Parameter experts_from(std::int64_t first, std::int64_t count, at::ScalarTy
   return parameter;
 }
 
-struct Results {
+struct DispatchResults {
   at::Tensor output, tokens_gradient, weights_gradient, expert_gradient;
 };
 
-Results dispatch(model::Dispatcher& dispatcher, const Tokens& tokens, ops::Parameter experts, const std::function<void(ops::Tape&)>& meanwhile = {}) {
+DispatchResults dispatch(model::Dispatcher& dispatcher, const Tokens& tokens, ops::Parameter experts,
+                         const std::function<void(ops::Tape&)>& meanwhile = {}) {
   ops::Tape tape;
   const ops::Variable x = tape.variable(tokens.tokens_ND), weights = tape.variable(tokens.weights_NK);
   const auto compute = [&](ops::Tape& inner, const ops::Variable& rows, const std::vector<std::int64_t>& counts) {
@@ -93,8 +94,8 @@ RANKS_TEST(ExpertDispatch, GivesWhatExpertsAtHomeGive, 1, 2, 3, 4, 8) {
   for (const Case& c : cases()) {
     SCOPED_TRACE(c.name);
     const Tokens tokens = tokens_of(world->rank(), c.num_tokens(world->rank()), c.choose, at::kDouble);
-    const Results results = dispatch(*dispatcher, tokens, experts_from(first, here, at::kDouble));
-    Results expected = dispatch(*local, tokens, experts_from(0, kExperts, at::kDouble));
+    const DispatchResults results = dispatch(*dispatcher, tokens, experts_from(first, here, at::kDouble));
+    DispatchResults expected = dispatch(*local, tokens, experts_from(0, kExperts, at::kDouble));
     world->all_reduce(expected.expert_gradient).wait();
     EXPECT_LE(difference(results.output, expected.output), 1e-13);
     EXPECT_LE(difference(results.tokens_gradient, expected.tokens_gradient), 1e-13);

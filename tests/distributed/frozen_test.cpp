@@ -38,7 +38,7 @@ std::vector<Layout> policies() {
   return all;
 }
 
-std::vector<Layout> splits() {
+std::vector<Layout> frozen_splits() {
   return {{"tp 2", {.sizes = {.tp_size = 2}}},
           {"tp 2 sequence", {.sizes = {.tp_size = 2}, .sequence_parallel = true}},
           pipeline(PipelineSchedule::OneFOneB),
@@ -87,7 +87,7 @@ RANKS_TEST(Frozen, InHalfPrecision, 2) {
 
 std::vector<TrainingCase> split_cases() {
   std::vector<TrainingCase> all;
-  for (const Layout& layout : splits())
+  for (const Layout& layout : frozen_splits())
     for (const auto& frozen : kFrozen)
       for (const char* const model : {"llama_tied_llama3_rope", "gpt2"}) all.push_back(frozen_case(model, layout, frozen));
   return all;

@@ -11,21 +11,21 @@
 namespace tessera::test {
 namespace {
 
-struct Layout {
+struct GenerationLayout {
   std::string name;
   config::Distributed distributed;
 };
 
-std::vector<Layout> layouts() {
+std::vector<GenerationLayout> layouts() {
   const std::int64_t ranks = backend().world_size();
-  std::vector<Layout> all{{"fsdp2", {}},
-                          {"ddp", {.strategy = config::Strategy::Ddp}},
-                          {"tp", {.sizes = {.tp_size = 2}}},
-                          {"tp sequence", {.sizes = {.tp_size = 2}, .sequence_parallel = true}},
-                          {"pp", {.sizes = {.pp_size = 2}}},
-                          {"pp v", {.sizes = {.pp_size = 2}}}};
+  std::vector<GenerationLayout> all{{"fsdp2", {}},
+                                    {"ddp", {.strategy = config::Strategy::Ddp}},
+                                    {"tp", {.sizes = {.tp_size = 2}}},
+                                    {"tp sequence", {.sizes = {.tp_size = 2}, .sequence_parallel = true}},
+                                    {"pp", {.sizes = {.pp_size = 2}}},
+                                    {"pp v", {.sizes = {.pp_size = 2}}}};
   if (ranks == 4) all.push_back({"pp tp", {.sizes = {.tp_size = 2, .pp_size = 2}}});
-  for (Layout& layout : all)
+  for (GenerationLayout& layout : all)
     if (layout.distributed.sizes.pp_size > 1) layout.distributed.pipeline.emplace();
   all[5].distributed.pipeline->pp_schedule = config::PipelineSchedule::ZBVZeroBubble;
   return all;
@@ -37,7 +37,7 @@ std::vector<data::TokenId> some_ids(std::int64_t count) {
   return ids;
 }
 
-void expect_generates_as_one_process(const std::string& model, const Layout& layout) {
+void expect_generates_as_one_process(const std::string& model, const GenerationLayout& layout) {
   SCOPED_TRACE(model + " " + layout.name);
   const auto one = model::CausalLM::from_pretrained(golden_directory(model), {.dtype = DType::F32});
   const generate::GenerationOptions options{.max_new_tokens = 20, .sampling = {}, .stop = {}};
@@ -54,12 +54,12 @@ const std::vector<std::string> kModels{"qwen3", "gpt2", "gemma2", "phi3_longrope
 /// Every layout with one of the models, another one with another number of ranks.
 RANKS_TEST(Generation, OverRanksIsThatOfOneProcess, 2, 4) {
   auto model = static_cast<std::size_t>(backend().world_size());
-  for (const Layout& layout : layouts()) expect_generates_as_one_process(kModels[++model / 2 % kModels.size()], layout);
+  for (const GenerationLayout& layout : layouts()) expect_generates_as_one_process(kModels[++model / 2 % kModels.size()], layout);
 }
 
 RANKS_TEST(Generation, LONG_EveryModelInEveryLayout, 2, 4) {
   for (const std::string& model : kModels)
-    for (const Layout& layout : layouts()) expect_generates_as_one_process(model, layout);
+    for (const GenerationLayout& layout : layouts()) expect_generates_as_one_process(model, layout);
 }
 
 RANKS_TEST(Generation, OfExpertsOverRanks, 2) {
@@ -105,9 +105,9 @@ RANKS_TEST(Evaluation, OverRanksIsThatOfOneProcess, 2, 4) {
   const auto one = model::CausalLM::from_pretrained(golden_directory("qwen3"), {.dtype = DType::F64});
   const std::vector<data::TokenId> ids = some_ids(250);
   const generate::Evaluation expected = generate::evaluate_windows(generate::window_loss(one), ids, 20, nullptr);
-  std::vector<Layout> all = layouts();
+  std::vector<GenerationLayout> all = layouts();
   all.push_back({"cp", {.sizes = {.cp_size = 2}}});
-  for (const Layout& layout : all) {
+  for (const GenerationLayout& layout : all) {
     SCOPED_TRACE(layout.name);
     const auto setup = parallel::DistributedSetup::build(backend(), layout.distributed);
     const auto model = parallel::CausalLM::from_pretrained(golden_directory("qwen3"), model::read_model_spec(golden_directory("qwen3")), setup,

@@ -32,12 +32,14 @@ data::Batch one_row() {
   return batch;
 }
 
-struct Layout {
+struct NotFiniteLayout {
   std::string name;
   config::Distributed distributed;
 };
 
-std::vector<Layout> layouts() { return {{"ddp", {.strategy = config::Strategy::Ddp}}, {"fsdp2", {}}, {"tp", {.sizes = {.tp_size = 2}}}}; }
+std::vector<NotFiniteLayout> not_finite_layouts() {
+  return {{"ddp", {.strategy = config::Strategy::Ddp}}, {"fsdp2", {}}, {"tp", {.sizes = {.tp_size = 2}}}};
+}
 
 parallel::CausalLM make_model(const parallel::DistributedSetup& setup) {
   return parallel::CausalLM::from_pretrained(golden_directory("qwen3"), model::read_model_spec(golden_directory("qwen3")), setup,
@@ -50,7 +52,7 @@ model::PlacedPiece last_of_rank_one(const model::ParameterStore& store) { return
 std::string name_at_rank_one(const std::string& own) { return comm::gather(*world_communicator(), own)[1]; }
 
 RANKS_TEST(NotFinite, AGradientIsNamedWithItsRank, 2) {
-  for (const Layout& layout : layouts()) {
+  for (const NotFiniteLayout& layout : not_finite_layouts()) {
     SCOPED_TRACE(layout.name);
     const auto setup = parallel::DistributedSetup::build(backend(), layout.distributed);
     parallel::CausalLM model = make_model(setup);
@@ -68,7 +70,7 @@ RANKS_TEST(NotFinite, AGradientIsNamedWithItsRank, 2) {
 
 /// A bad weight spoils every gradient at every rank.
 RANKS_TEST(NotFinite, AWeightIsNamedWithItsRank, 2) {
-  for (const Layout& layout : layouts()) {
+  for (const NotFiniteLayout& layout : not_finite_layouts()) {
     SCOPED_TRACE(layout.name);
     const auto setup = parallel::DistributedSetup::build(backend(), layout.distributed);
     parallel::CausalLM model = make_model(setup);

@@ -79,7 +79,7 @@ void expect_same(const Losses& found, const Losses& expected) {
 }
 
 /// How this number of ranks can share the work.
-std::vector<std::string> splits() {
+std::vector<std::string> packed_splits() {
   if (backend().world_size() == 2) return {"strategy: fsdp2", "strategy: ddp", "cp_size: 2", "tp_size: 2", "pp_size: 2, pipeline: {}"};
   return {"cp_size: 2", "tp_size: 2, cp_size: 2", "pp_size: 2, cp_size: 2, pipeline: {}", "strategy: megatron_fsdp"};
 }
@@ -90,7 +90,7 @@ void expect_packs_alike(const Source& source, const std::set<std::string>& strat
   for (const std::string& strategy : strategies) {
     const Losses expected = train_on_packs(recipe_of(source, directory.path(), strategy, ""), *self);
     EXPECT_LT(expected.of_steps.back(), expected.of_steps.front()) << "nothing was learnt";
-    for (const std::string& split : splits()) {
+    for (const std::string& split : packed_splits()) {
       SCOPED_TRACE(strategy + " " + split);
       expect_same(train_on_packs(recipe_of(source, directory.path(), strategy, split), backend()), expected);
     }

@@ -20,7 +20,7 @@ Policy fsdp2(const std::string& name, const std::function<void(config::Distribut
   return policy;
 }
 
-Policy zero(std::int64_t stage) {
+Policy zero_stage(std::int64_t stage) {
   Policy policy{.name = fmt::format("zero-{}", stage), .distributed = {.strategy = config::Strategy::MegatronFsdp}};
   policy.distributed.megatron_fsdp.zero_dp_strategy = stage;
   return policy;
@@ -35,10 +35,10 @@ std::vector<Policy> policies(std::int64_t ranks) {
                                   d.fsdp2.reshard_after_forward = false;
                                   d.fsdp2.enable_fsdp2_prefetch = false;
                                 }),
-                          zero(0),
-                          zero(1),
-                          zero(2),
-                          zero(3)};
+                          zero_stage(0),
+                          zero_stage(1),
+                          zero_stage(2),
+                          zero_stage(3)};
   for (const std::int64_t replicas : {2, 4}) {
     if (ranks <= replicas || ranks % replicas != 0) continue;
     all.push_back(fsdp2(fmt::format("hybrid-{}", replicas), [&](auto& d) { d.sizes.dp_replicate_size = replicas; }));

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kLength = 128, kHidden = 64;
 
-data::Batch one_row(std::int64_t number) {
+data::Batch one_pipeline_row(std::int64_t number) {
   data::Batch batch{.rows = 1, .length = kLength};
   for (std::int64_t position = 0; position < kLength; ++position) {
     batch.input_ids.push_back((number * 7 + position) % 50);
@@ -41,7 +41,7 @@ std::int64_t peak_of_a_step(config::PipelineSchedule schedule, int num_microbatc
   parallel::CausalLM model = parallel::CausalLM::from_config(spec, 1, setup, {.trainable = true}, num_microbatches);
   optim::Optimizer optimizer(*model.model.store, {});
   std::vector<data::Batch> batches;
-  for (int number = 0; number < num_microbatches; ++number) batches.push_back(one_row(number));
+  for (int number = 0; number < num_microbatches; ++number) batches.push_back(one_pipeline_row(number));
   training_step(model, optimizer, batches, 0, {.learning_rate = 1e-3}, 1.0);
   const tessera::test::AllocationCounter counter;
   training_step(model, optimizer, batches, 1, {.learning_rate = 1e-3}, 1.0);

@@ -19,11 +19,11 @@ Json small_model(const std::string& type, int num_layers, bool tied) {
           {"tie_word_embeddings", tied}};
 }
 
-struct Split {
+struct PipelineSplit {
   std::int64_t pp = 1, tp = 1, cp = 1, replicas = 1;
 };
 
-TrainingCase pipeline_case(PipelineSchedule schedule, const Split& split, std::int64_t num_microbatches, int num_layers, bool tied) {
+TrainingCase pipeline_case(PipelineSchedule schedule, const PipelineSplit& split, std::int64_t num_microbatches, int num_layers, bool tied) {
   config::Distributed distributed{.sizes = {.dp_replicate_size = split.replicas, .tp_size = split.tp, .pp_size = split.pp, .cp_size = split.cp}};
   distributed.pipeline.emplace().pp_schedule = schedule;
   const std::int64_t dp = backend().world_size() / (split.pp * split.tp * split.cp);
@@ -52,9 +52,9 @@ std::vector<std::int64_t> numbers_of_microbatches(PipelineSchedule schedule, std
 }
 
 /// Every way of sharing out the ranks with a pipeline among them.
-std::vector<Split> splits() {
+std::vector<PipelineSplit> pipeline_splits() {
   const std::int64_t ranks = backend().world_size();
-  std::vector<Split> all;
+  std::vector<PipelineSplit> all;
   for (const std::int64_t pp : {2, 3, 4, 8}) {
     for (const std::int64_t tp : {1, 2}) {
       for (const std::int64_t cp : {1, 2}) {
@@ -68,10 +68,10 @@ std::vector<Split> splits() {
   return all;
 }
 
-std::vector<TrainingCase> all_cases(DType dtype) {
+std::vector<TrainingCase> pipeline_cases(DType dtype) {
   std::vector<TrainingCase> all;
   for (const PipelineSchedule schedule : kAnySchedule)
-    for (const Split& split : splits())
+    for (const PipelineSplit& split : pipeline_splits())
       for (const std::int64_t count : numbers_of_microbatches(schedule, split.pp))
         for (const bool tied : {false, true}) {
           all.push_back(pipeline_case(schedule, split, count, split.pp == 8 ? 16 : 9, tied));
@@ -87,10 +87,10 @@ RANKS_TEST(PipelineParity, EverySchedule, 2, 4) {
     expect_parity(pipeline_case(schedule, {.pp = backend().world_size()}, 2 * backend().world_size(), 9, true));
 }
 
-RANKS_TEST(PipelineParity, DoublePrecision, 2, 3, 4, 8) { expect_parity(sample(all_cases(DType::F64), 6)); }
-RANKS_TEST(PipelineParity, SinglePrecision, 2, 4, 8) { expect_parity(sample(all_cases(DType::F32), 3)); }
-RANKS_TEST(PipelineParity, LONG_DoublePrecision, 2, 3, 4, 8) { expect_parity(all_cases(DType::F64)); }
-RANKS_TEST(PipelineParity, LONG_SinglePrecision, 2, 3, 4, 8) { expect_parity(covering_pairs(all_cases(DType::F32))); }
+RANKS_TEST(PipelineParity, DoublePrecision, 2, 3, 4, 8) { expect_parity(sample(pipeline_cases(DType::F64), 6)); }
+RANKS_TEST(PipelineParity, SinglePrecision, 2, 4, 8) { expect_parity(sample(pipeline_cases(DType::F32), 3)); }
+RANKS_TEST(PipelineParity, LONG_DoublePrecision, 2, 3, 4, 8) { expect_parity(pipeline_cases(DType::F64)); }
+RANKS_TEST(PipelineParity, LONG_SinglePrecision, 2, 3, 4, 8) { expect_parity(covering_pairs(pipeline_cases(DType::F32))); }
 
 /// What a stage keeps between its passes, whatever recomputation says; masks follow the layer's number in the whole model.
 RANKS_TEST(PipelineParity, RecomputationPackingAndDropout, 2, 4) {

@@ -8,15 +8,15 @@ using config::Distributed;
 using config::Strategy;
 using model::BalanceScope;
 
-struct Layout {
+struct RoutingLayout {
   std::string name;
   Distributed distributed;
 };
 
 /// Ways to hold weights, of which each has its own part of a correction bias, and ways to share tokens.
-std::vector<Layout> layouts() {
+std::vector<RoutingLayout> routing_layouts() {
   const int ranks = backend().world_size();
-  std::vector<Layout> all{{"ddp", {.strategy = Strategy::Ddp}}, {"fsdp2", {.strategy = Strategy::Fsdp2}}};
+  std::vector<RoutingLayout> all{{"ddp", {.strategy = Strategy::Ddp}}, {"fsdp2", {.strategy = Strategy::Fsdp2}}};
   for (const std::int64_t stage : {1, 2}) {
     all.push_back({"zero-" + std::to_string(stage), {.strategy = Strategy::MegatronFsdp}});
     all.back().distributed.megatron_fsdp.zero_dp_strategy = stage;
@@ -35,7 +35,7 @@ std::vector<Layout> layouts() {
 /// In fp64: every choice is the same, so biases are too. One layout runs every block again: what it chooses counts once.
 std::vector<TrainingCase> cases(const std::string& model, std::int64_t accumulation, const model::RoutingOptions& routing, double bias_update = 0.0) {
   std::vector<TrainingCase> all;
-  for (const Layout& layout : layouts())
+  for (const RoutingLayout& layout : routing_layouts())
     all.push_back({.model = model,
                    .layout = layout.name,
                    .distributed = layout.distributed,

@@ -17,7 +17,7 @@ namespace {
 using config::CpAttention;
 using model::ActivationCheckpointing;
 
-const std::vector<std::string> kModels = {"llama_tied_llama3_rope", "qwen3", "gpt2", "gemma2", "phi3_longrope"};
+const std::vector<std::string> kSplitModels = {"llama_tied_llama3_rope", "qwen3", "gpt2", "gemma2", "phi3_longrope"};
 constexpr std::array kAttentions = {std::pair{CpAttention::Ring, "ring"}, std::pair{CpAttention::AllGather, "allgather"},
                                     std::pair{CpAttention::AllToAll, "all_to_all"}};
 
@@ -110,9 +110,9 @@ std::vector<TrainingCase> all_cases(const std::vector<std::string>& models, DTyp
   return all;
 }
 
-RANKS_TEST(SplitParity, DoublePrecision, 2, 3, 4, 8) { expect_parity(sample(all_cases(kModels, DType::F64, 3), 5)); }
-RANKS_TEST(SplitParity, SinglePrecision, 2, 3, 4, 8) { expect_parity(sample(all_cases(kModels, DType::F32, 10), 4)); }
-RANKS_TEST(SplitParity, HalfPrecision, 2, 4, 8) { expect_parity(sample(all_cases(kModels, DType::BF16, 10), 3)); }
+RANKS_TEST(SplitParity, DoublePrecision, 2, 3, 4, 8) { expect_parity(sample(all_cases(kSplitModels, DType::F64, 3), 5)); }
+RANKS_TEST(SplitParity, SinglePrecision, 2, 3, 4, 8) { expect_parity(sample(all_cases(kSplitModels, DType::F32, 10), 4)); }
+RANKS_TEST(SplitParity, HalfPrecision, 2, 4, 8) { expect_parity(sample(all_cases(kSplitModels, DType::BF16, 10), 3)); }
 RANKS_TEST(SplitParity, LONG_DoublePrecision, 2, 3, 4, 8) { expect_parity(covering_pairs(all_cases(golden_models(), DType::F64, 4))); }
 RANKS_TEST(SplitParity, LONG_SinglePrecision, 2, 3, 4, 8) { expect_parity(covering_pairs(all_cases(golden_models(), DType::F32, 10))); }
 RANKS_TEST(SplitParity, LONG_HalfPrecision, 2, 4, 8) { expect_parity(covering_pairs(all_cases(golden_models(), DType::BF16, 10))); }
@@ -130,7 +130,7 @@ RANKS_TEST(SplitParity, LONG_EveryAxisAlone, 2, 3, 4, 8) {
 
 RANKS_TEST(SplitParity, TensorParallelAlone, 2, 4) {
   bool sequence_parallel = false;
-  for (const std::string& model : kModels) expect_parity(split(model, backend().world_size(), sequence_parallel = !sequence_parallel));
+  for (const std::string& model : kSplitModels) expect_parity(split(model, backend().world_size(), sequence_parallel = !sequence_parallel));
 }
 
 RANKS_TEST(SplitParity, ContextParallelAlone, 2, 3) {

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 using testing::Contains;
 using testing::HasSubstr;
 
-constexpr int kSteps = 3;
+constexpr int kTracedSteps = 3;
 
 /// Two blocks, trained for three steps by all ranks; read at rank 0, where `directory` is.
 Json traced_run(const fs::path& directory, const std::string& strategy) {
@@ -28,7 +28,7 @@ Json traced_run(const fs::path& directory, const std::string& strategy) {
   world->barrier();
   const std::vector<std::string> overrides{"--distributed.strategy=" + strategy,  "--step_scheduler.global_batch_size=8",
                                            "--step_scheduler.local_batch_size=1", "--checkpoint.enabled=false",
-                                           "--validation_dataset=null",           fmt::format("--step_scheduler.max_steps={}", kSteps)};
+                                           "--validation_dataset=null",           fmt::format("--step_scheduler.max_steps={}", kTracedSteps)};
   train(config::load_recipe(common / "recipe.yaml", overrides, test::no_variables), test::no_variables, tessera::test::backend(),
         common / "trace.json");
   world->barrier();
@@ -80,7 +80,7 @@ RANKS_TEST(Trace, HasEveryRankAndUnitAndOperation, 2, 4) {
   const tessera::test::TemporaryDirectory directory;
   const Json trace = traced_run(directory.path(), "fsdp2");
   const std::int64_t ranks = tessera::test::backend().world_size();
-  const int passes = kSteps * static_cast<int>(8 / ranks);
+  const int passes = kTracedSteps * static_cast<int>(8 / ranks);
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
     SCOPED_TRACE(rank);
     const std::vector<Json> events = events_of(trace, rank);
@@ -88,10 +88,10 @@ RANKS_TEST(Trace, HasEveryRankAndUnitAndOperation, 2, 4) {
     const auto computed = count(events, "name", 0), communicated = count(events, "cat", 1);
     for (const char* const unit : {"embedding", "layer 0", "layer 1", "head"})
       for (const char* const pass : {"forward", "backward"}) EXPECT_EQ(computed.at(fmt::format("{} {}", pass, unit)), passes) << pass << unit;
-    EXPECT_EQ(computed.at("optimizer"), kSteps);
+    EXPECT_EQ(computed.at("optimizer"), kTracedSteps);
     // Four buffers: the embedding, which is the head too, two blocks, the final norm. Gradients are reduced once a step, weights gathered for every
     // forward at least.
-    EXPECT_EQ(communicated.at("reduce_scatter"), 4 * kSteps);
+    EXPECT_EQ(communicated.at("reduce_scatter"), 4 * kTracedSteps);
     EXPECT_GE(communicated.at("all_gather"), 4 * passes);
     for (const Json& event : events) {
       if (event.at("tid") != 1 || event.at("cat") != "reduce_scatter") continue;
@@ -126,7 +126,7 @@ RANKS_TEST(Trace, OfOneProcessHasItsUnits, 1) {
   const Json trace = traced_run(directory.path(), "fsdp2");
   const std::vector<Json> events = events_of(trace, 0);
   expect_sound(events);
-  EXPECT_EQ(count(events, "name", 0).at("forward layer 1"), 8 * kSteps);
+  EXPECT_EQ(count(events, "name", 0).at("forward layer 1"), 8 * kTracedSteps);
 }
 
 }  // namespace

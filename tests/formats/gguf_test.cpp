@@ -14,9 +14,9 @@ using test::GgufBuilder;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-GgufHeader parse(const std::string& file) { return parse_gguf_header(std::as_bytes(std::span(file)), "f.gguf"); }
+GgufHeader parse_gguf(const std::string& file) { return parse_gguf_header(std::as_bytes(std::span(file)), "f.gguf"); }
 std::string error_for(const GgufBuilder& builder) {
-  return error_of([&] { parse(builder.build()); });
+  return error_of([&] { parse_gguf(builder.build()); });
 }
 
 TEST(GgufFile, ReadsWhatTheGgufPackageWrote) {
@@ -66,7 +66,7 @@ TEST(GgufHeader, HonoursTheAlignmentOfTheFile) {
   builder.add_u32("general.alignment", 64);
   builder.add_tensor("a", 0, {1}, std::string(4, 'a'));
   builder.add_tensor("b", 0, {2}, std::string(8, 'b'));
-  const GgufHeader header = parse(builder.build());
+  const GgufHeader header = parse_gguf(builder.build());
   EXPECT_EQ(header.alignment, 64U);
   EXPECT_EQ(header.data_begin % 64, 0U);
   EXPECT_EQ(header.tensors[1].begin, 64U);
@@ -76,12 +76,12 @@ TEST(GgufHeader, AcceptsAVocabularyWithoutTensors) {
   GgufBuilder builder;
   builder.version = 2;
   builder.add_strings("tokenizer.ggml.tokens", {"a", "b"});
-  EXPECT_TRUE(parse(builder.build()).tensors.empty());
+  EXPECT_TRUE(parse_gguf(builder.build()).tensors.empty());
 }
 
 TEST(GgufHeader, RefusesOtherFilesAndVersions) {
-  EXPECT_THAT(error_of([] { parse("GG"); }), HasSubstr("f.gguf: not a GGUF file"));
-  EXPECT_THAT(error_of([] { parse(""); }), HasSubstr("not a GGUF file"));
+  EXPECT_THAT(error_of([] { parse_gguf("GG"); }), HasSubstr("f.gguf: not a GGUF file"));
+  EXPECT_THAT(error_of([] { parse_gguf(""); }), HasSubstr("not a GGUF file"));
   GgufBuilder builder;
   builder.magic = "GGML";
   EXPECT_THAT(error_for(builder), HasSubstr("not a GGUF file"));
@@ -150,7 +150,7 @@ TEST(GgufHeader, RefusesBrokenTensors) {
 
 TEST(GgufHeader, RefusesEveryTruncation) {
   const std::string whole = test::read_file(test::test_data("formats/reference.gguf"));
-  for (std::size_t size = 0; size < whole.size() - 32; ++size) EXPECT_THROW(parse(whole.substr(0, size)), UserError) << size;
+  for (std::size_t size = 0; size < whole.size() - 32; ++size) EXPECT_THROW(parse_gguf(whole.substr(0, size)), UserError) << size;
 }
 
 }  // namespace

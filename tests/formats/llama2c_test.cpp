@@ -13,14 +13,14 @@ using test::error_of;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-Llama2cHeader parse(const std::string& file) { return parse_llama2c_header(std::as_bytes(std::span(file)), "f.bin"); }
+Llama2cHeader parse_llama2c(const std::string& file) { return parse_llama2c_header(std::as_bytes(std::span(file)), "f.bin"); }
 Llama2cTokenizer parse_tokenizer(const std::string& file) { return parse_llama2c_tokenizer(std::as_bytes(std::span(file)), "tok.bin"); }
 std::string error_for(const std::string& file) {
-  return error_of([&] { parse(file); });
+  return error_of([&] { parse_llama2c(file); });
 }
 
 TEST(Llama2cHeader, LaysTensorsOutAsTheFileDoes) {
-  const Llama2cHeader header = parse(test::small_llama2c_file(false));
+  const Llama2cHeader header = parse_llama2c(test::small_llama2c_file(false));
   EXPECT_EQ(header.config.vocab_size, 5);
   EXPECT_EQ(header.config.head_dim(), 4);
   EXPECT_FALSE(header.config.tie_word_embeddings);
@@ -34,7 +34,7 @@ TEST(Llama2cHeader, LaysTensorsOutAsTheFileDoes) {
   EXPECT_THAT(header.tensors[6].shape, ElementsAre(4, 8));
   EXPECT_EQ(header.tensors[6].interleaved_heads, 1);
   EXPECT_EQ(header.tensors.back().name, "lm_head.weight");
-  EXPECT_EQ(parse(test::small_llama2c_file(true)).tensors.back().name, "model.norm.weight");
+  EXPECT_EQ(parse_llama2c(test::small_llama2c_file(true)).tensors.back().name, "model.norm.weight");
 }
 
 TEST(Llama2cHeader, ReadsStories260K) {

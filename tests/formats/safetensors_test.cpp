@@ -23,10 +23,10 @@ std::string file_with(const std::string& json, std::size_t data_size) {
   return file + json + std::string(data_size, 'x');
 }
 
-SafetensorsHeader parse(const std::string& file) { return parse_safetensors_header(std::as_bytes(std::span(file)), "f.safetensors"); }
+SafetensorsHeader parse_safetensors(const std::string& file) { return parse_safetensors_header(std::as_bytes(std::span(file)), "f.safetensors"); }
 
 std::string error_for(const std::string& json, std::size_t data_size) {
-  return error_of([&] { parse(file_with(json, data_size)); });
+  return error_of([&] { parse_safetensors(file_with(json, data_size)); });
 }
 
 TEST(SafetensorsFile, ReadsWhatTheReferenceImplementationWrote) {
@@ -96,7 +96,7 @@ TEST(SafetensorsWriter, StopsAtBytesThatDoNotFitThePlan) {
 }
 
 TEST(SafetensorsHeader, SortsTensorsByTheirBytes) {
-  const auto header = parse(
+  const auto header = parse_safetensors(
       file_with(R"({"b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]},"c":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"e":{"dtype":"F32",)"
                 R"("shape":[0],"data_offsets":[3,3]}}  )",
                 3));
@@ -107,14 +107,14 @@ TEST(SafetensorsHeader, SortsTensorsByTheirBytes) {
 }
 
 TEST(SafetensorsHeader, RefusesBrokenFiles) {
-  EXPECT_THAT(error_of([] { parse("abc"); }), HasSubstr("too short for a safetensors file (3 bytes)"));
-  EXPECT_THAT(error_of([] { parse("version https://git-lfs.github.com/spec/v1\n"); }), HasSubstr("Git LFS pointer"));
+  EXPECT_THAT(error_of([] { parse_safetensors("abc"); }), HasSubstr("too short for a safetensors file (3 bytes)"));
+  EXPECT_THAT(error_of([] { parse_safetensors("version https://git-lfs.github.com/spec/v1\n"); }), HasSubstr("Git LFS pointer"));
   std::string claims = file_with("{}", 0);
   const std::uint64_t length = 100;
   std::memcpy(claims.data(), &length, 8);
-  EXPECT_THAT(error_of([&] { parse(claims); }), HasSubstr("the header claims 100 bytes, the file has 2"));
+  EXPECT_THAT(error_of([&] { parse_safetensors(claims); }), HasSubstr("the header claims 100 bytes, the file has 2"));
   std::memset(claims.data(), 0xFF, 8);
-  EXPECT_THAT(error_of([&] { parse(claims); }), HasSubstr("at most 100000000 bytes"));
+  EXPECT_THAT(error_of([&] { parse_safetensors(claims); }), HasSubstr("at most 100000000 bytes"));
   EXPECT_THAT(error_for("{\"a\":", 0), HasSubstr("not valid JSON"));
   EXPECT_THAT(error_for("", 0), HasSubstr("not valid JSON"));
   EXPECT_THAT(error_for("[]", 0), HasSubstr("not a JSON object"));

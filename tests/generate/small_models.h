@@ -14,6 +14,7 @@
 
 /// What the generation tests share: the golden models, and a forward pass without a cache.
 namespace tessera::generate::test {
+using namespace tessera::test;
 
 inline model::CausalLM golden_model(const std::string& name, DType dtype = DType::F32) {
   return model::CausalLM::from_pretrained(tessera::test::test_data("goldens/" + name), {.dtype = dtype});

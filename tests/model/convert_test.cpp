@@ -7,6 +7,7 @@
 
 #include "formats/gguf_builder.h"
 #include "model/checkpoint_files.h"
+#include "model/goldens.h"
 #include "support/support.h"
 #include "tessera/core/error.h"
 #include "tessera/model/config.h"
@@ -19,8 +20,6 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
-
-std::filesystem::path golden(const std::string& name) { return test::test_data("goldens/" + name); }
 
 constexpr std::uint32_t kFloat32 = 6;  // GGUF's value types
 constexpr std::uint32_t kBool = 7;
@@ -125,7 +124,7 @@ std::string gguf_name(std::string name, bool sandwich) {
 }
 
 GgufModel gguf_of(const std::string& name, const std::string& architecture) {
-  const ModelSpec spec = read_model_spec(golden(name));
+  const ModelSpec spec = read_model_spec(test::golden(name));
   GgufModel model;
   model.architecture = architecture;
   model.numbers = {{"embedding_length", spec.hidden_size},
@@ -137,7 +136,7 @@ GgufModel gguf_of(const std::string& name, const std::string& architecture) {
                    {architecture == "gpt2" ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", spec.norm_eps}};
   if (architecture != "gpt2")
     model.numbers.insert({{"attention.key_length", spec.head_dim}, {"rope.freq_base", spec.ropes[0].theta}, {"rope.dimension_count", spec.head_dim}});
-  for (const auto& [tensor, values] : test::read_floats(golden(name))) {
+  for (const auto& [tensor, values] : test::read_floats(test::golden(name))) {
     test::FloatTensor& written = model.tensors[gguf_name(tensor, spec.norm_placement == NormPlacement::Sandwich)];
     written = values;
     if (architecture == "llama" && tensor.find("q_proj") != std::string::npos) written = interleave(values, spec.num_attention_heads);
@@ -195,14 +194,14 @@ void expect_same_spec(const ModelSpec& got, const ModelSpec& expected) {
 TEST(Convert, Qwen3FromGguf) {
   test::TemporaryDirectory directory;
   const auto result = converted(directory, gguf_of("qwen3", "qwen3"));
-  expect_same_weights(result, golden("qwen3"), 0.0F);
-  expect_same_spec(read_model_spec(result), read_model_spec(golden("qwen3")));
+  expect_same_weights(result, test::golden("qwen3"), 0.0F);
+  expect_same_spec(read_model_spec(result), read_model_spec(test::golden("qwen3")));
 }
 
 TEST(Convert, LlamaFromGgufUndoesThePermutation) {
   test::TemporaryDirectory directory;
   const auto result = converted(directory, gguf_of("llama_tied_llama3_rope", "llama"));
-  expect_same_weights(result, golden("llama_tied_llama3_rope"), 0.0F);
+  expect_same_weights(result, test::golden("llama_tied_llama3_rope"), 0.0F);
 }
 
 TEST(Convert, Llama3FrequenciesAreRecognised) {
@@ -228,8 +227,8 @@ TEST(Convert, Llama3FrequenciesAreRecognised) {
 TEST(Convert, Gpt2FromGgufIsTransposedBack) {
   test::TemporaryDirectory directory;
   const auto result = converted(directory, gguf_of("gpt2", "gpt2"));
-  expect_same_weights(result, golden("gpt2"), 0.0F);
-  expect_same_spec(read_model_spec(result), read_model_spec(golden("gpt2")));
+  expect_same_weights(result, test::golden("gpt2"), 0.0F);
+  expect_same_spec(read_model_spec(result), read_model_spec(test::golden("gpt2")));
 }
 
 TEST(Convert, AHeadThatRepeatsTheEmbeddingIsTied) {
@@ -249,8 +248,8 @@ TEST(Convert, Gemma2FromGgufSubtractsOneFromItsNorms) {
   GgufModel model = gguf_of("gemma2", "gemma2");
   model.numbers.insert({{"attn_logit_softcapping", 20.0}, {"final_logit_softcapping", 10.0}, {"attention.sliding_window", 8.0}});
   const auto result = converted(directory, model);
-  expect_same_weights(result, golden("gemma2"), 1.2e-7F);  // adding and subtracting one rounds
-  expect_same_spec(read_model_spec(result), read_model_spec(golden("gemma2")));
+  expect_same_weights(result, test::golden("gemma2"), 1.2e-7F);  // adding and subtracting one rounds
+  expect_same_spec(read_model_spec(result), read_model_spec(test::golden("gemma2")));
 }
 
 TEST(Convert, Phi3FromGgufKeepsItsFusedTensorsAndLongrope) {
@@ -260,8 +259,8 @@ TEST(Convert, Phi3FromGgufKeepsItsFusedTensorsAndLongrope) {
   model.tensors["rope_factors_short.weight"] = {{4}, {1.0F, 1.1F, 1.2F, 1.3F}};
   model.numbers["rope.scaling.original_context_length"] = 16;
   const auto result = converted(directory, model);
-  expect_same_weights(result, golden("phi3_longrope"), 0.0F);
-  expect_same_spec(read_model_spec(result), read_model_spec(golden("phi3_longrope")));
+  expect_same_weights(result, test::golden("phi3_longrope"), 0.0F);
+  expect_same_spec(read_model_spec(result), read_model_spec(test::golden("phi3_longrope")));
 }
 
 TEST(Convert, RefusesGgufFilesItCannotCompute) {
@@ -316,7 +315,8 @@ TEST(Convert, BetweenHuggingFaceDirectories) {
   test::TemporaryDirectory directory;
   const auto operations = posix_file_operations();
   std::filesystem::create_directory(directory / "source");
-  for (const std::string file : {"config.json", "model.safetensors"}) std::filesystem::copy_file(golden("qwen3") / file, directory / "source" / file);
+  for (const std::string file : {"config.json", "model.safetensors"})
+    std::filesystem::copy_file(test::golden("qwen3") / file, directory / "source" / file);
   test::write_file(directory / "source/tokenizer.json", "{}");
   test::write_file(directory / "source/generation_config.json", "{\"eos_token_id\": 2}");
   const auto result = convert_model(*operations, {.source = directory / "source",
@@ -332,7 +332,7 @@ TEST(Convert, BetweenHuggingFaceDirectories) {
   EXPECT_TRUE(std::filesystem::exists(directory / "bf16/generation_config.json"));
   // Back again: every value is the rounded one.
   convert_model(*operations, {.source = directory / "bf16", .destination = directory / "again", .dtype = DType::F32, .files = {}});
-  const auto expected = test::read_floats(golden("qwen3"));
+  const auto expected = test::read_floats(test::golden("qwen3"));
   for (const auto& [name, tensor] : test::read_floats(directory / "again")) {
     for (std::size_t i = 0; i < tensor.values.size(); ++i) {
       ASSERT_EQ(tensor.values[i], bfloat16_to_float(float_to_bfloat16(expected.at(name).values[i]))) << name;
@@ -343,9 +343,9 @@ TEST(Convert, BetweenHuggingFaceDirectories) {
 TEST(Convert, TheDestinationIsWholeOrAbsent) {
   test::TemporaryDirectory directory;
   const auto operations = posix_file_operations();
-  EXPECT_THAT(
-      test::error_of([&] { convert_model(*operations, {.source = golden("qwen3"), .destination = directory.path(), .dtype = {}, .files = {}}); }),
-      HasSubstr("the destination exists already"));
+  EXPECT_THAT(test::error_of(
+                  [&] { convert_model(*operations, {.source = test::golden("qwen3"), .destination = directory.path(), .dtype = {}, .files = {}}); }),
+              HasSubstr("the destination exists already"));
   test::write_file(directory / "broken.gguf", "GGUF");
   EXPECT_NE(test::error_of([&] {
               convert_model(*operations, {.source = directory / "broken.gguf", .destination = directory / "out", .dtype = {}, .files = {}});
@@ -354,7 +354,7 @@ TEST(Convert, TheDestinationIsWholeOrAbsent) {
   // A file name that cannot be created, after the weights have been written.
   EXPECT_NE(test::error_of([&] {
               convert_model(*operations,
-                            {.source = golden("qwen3"), .destination = directory / "out", .dtype = {}, .files = {{"no/such/folder.txt", ""}}});
+                            {.source = test::golden("qwen3"), .destination = directory / "out", .dtype = {}, .files = {{"no/such/folder.txt", ""}}});
             }),
             "");
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory.path()), {}), 1) << "only broken.gguf is left";
@@ -367,7 +367,7 @@ TEST(Convert, RecognisesFormats) {
   test::write_file(directory / "c.txt", "....");
   EXPECT_EQ(detect_model_format(directory / "a.gguf"), ModelFormat::Gguf);
   EXPECT_EQ(detect_model_format(directory / "b.bin"), ModelFormat::Llama2c);
-  EXPECT_EQ(detect_model_format(golden("gpt2")), ModelFormat::HuggingFace);
+  EXPECT_EQ(detect_model_format(test::golden("gpt2")), ModelFormat::HuggingFace);
   EXPECT_THAT(test::error_of([&] { detect_model_format(directory / "c.txt"); }), HasSubstr("neither a GGUF file nor"));
   EXPECT_THAT(test::error_of([&] { detect_model_format(directory.path()); }), HasSubstr("no config.json"));
   EXPECT_THAT(test::error_of([&] { detect_model_format(directory / "absent"); }), HasSubstr("no such file"));

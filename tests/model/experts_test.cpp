@@ -11,6 +11,7 @@
 #include <random>
 
 #include "model/checkpoint_files.h"
+#include "model/goldens.h"
 #include "model/rows.h"
 #include "support/support.h"
 #include "tessera/core/json.h"
@@ -26,8 +27,7 @@ using tessera::test::FloatTensors;
 using tessera::test::read_floats;
 using tessera::test::TemporaryDirectory;
 
-fs::path golden(const std::string& name) { return tessera::test::test_data("goldens/" + name); }
-Json config_of(const std::string& name) { return Json::parse(tessera::test::read_file(golden(name) / "config.json")); }
+Json config_of(const std::string& name) { return Json::parse(tessera::test::read_file(test::golden(name) / "config.json")); }
 
 FloatTensor random_floats(std::vector<std::int64_t> shape, unsigned seed) {
   FloatTensor tensor{.shape = std::move(shape), .values = {}};
@@ -57,7 +57,7 @@ void write_upcycled(const fs::path& directory) {
                       {"mlp_only_layers", Json::array()}});
   tessera::test::write_file(directory / "config.json", config.dump());
   FloatTensors tensors;
-  for (const auto& [name, tensor] : read_floats(golden("qwen3"))) {
+  for (const auto& [name, tensor] : read_floats(test::golden("qwen3"))) {
     const std::size_t mlp = name.find("mlp.");
     if (mlp == std::string::npos) {
       tensors.emplace(name, tensor);
@@ -82,7 +82,7 @@ TEST(Experts, AModelWithoutALayerOfThemHasNone) {
 TEST(Upcycling, EqualExpertsComputeWhatTheDenseModelDoes) {
   const TemporaryDirectory directory;
   write_upcycled(directory.path());
-  CausalLM dense = load(golden("qwen3"), DType::F64, true), experts = load(directory.path(), DType::F64, true);
+  CausalLM dense = load(test::golden("qwen3"), DType::F64, true), experts = load(directory.path(), DType::F64, true);
   const std::vector<Batch> batches{make_batch({document(17, 1), document(9, 2)}), make_batch({document(12, 3)})};
   const Pass expected = run(dense, batches), actual = run(experts, batches);
   EXPECT_NEAR(actual.loss, expected.loss, 1e-12 * expected.loss);
@@ -118,7 +118,7 @@ class CountingDispatcher : public Dispatcher {
 
 TEST(SharedExpert, IsComputedWhileTokensTravel) {
   for (const auto& [name, num_operators] : {std::pair{"qwen2_moe", 5U}, {"glm4_moe", 3U}, {"mixtral", 0U}}) {
-    const CausalLM model = load(golden(name), DType::F32, true);
+    const CausalLM model = load(test::golden(name), DType::F32, true);
     const ModelSpec& spec = model.decoder->spec();
     const std::string layer = "layers." + std::to_string(spec.layers.size() - 1) + ".";
     const auto find = [&](const std::string& parameter) -> ops::Parameter* {
@@ -191,7 +191,7 @@ void expect_same_weights(const std::string& name, const Json& quantization, cons
   FloatTensors meant;
   std::map<std::string, Stored> parts;
   std::size_t num_quantised = 0;
-  for (const auto& [tensor_name, tensor] : read_floats(golden(name))) {
+  for (const auto& [tensor_name, tensor] : read_floats(test::golden(name))) {
     std::optional<Quantised> made = quantise(tensor_name, tensor);
     num_quantised += made ? 1 : 0;
     if (!made) made = Quantised{{{tensor_name, stored(tensor)}}, tensor};

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "model/checkpoint_files.h"
+#include "model/goldens.h"
 #include "support/support.h"
 #include "tessera/model/config.h"
 #include "tessera/model/load.h"
@@ -11,23 +12,21 @@
 namespace tessera::model {
 namespace {
 
-std::filesystem::path golden(const std::string& name) { return test::test_data("goldens/" + name); }
-
 TEST(CheckpointView, WritesBackWhatWasLoadedByteForByte) {
   for (const std::string name : {"llama_tied_llama3_rope", "gpt2", "gemma2", "qwen3", "phi3_longrope"}) {
-    ParameterStore store(parameter_table(read_model_spec(golden(name))), {});
-    load_weights(store, *formats::open_huggingface_source(golden(name)));
+    ParameterStore store(parameter_table(read_model_spec(test::golden(name))), {});
+    load_weights(store, *formats::open_huggingface_source(test::golden(name)));
     test::TemporaryDirectory directory;
     const CheckpointView view(store);
     const auto operations = posix_file_operations();
     formats::write_shards(*operations, directory.path(), formats::plan_shards(view.tensors(DType::F32)), view.producer());
-    EXPECT_EQ(test::read_file(directory / "model.safetensors"), test::read_file(golden(name) / "model.safetensors")) << name;
+    EXPECT_EQ(test::read_file(directory / "model.safetensors"), test::read_file(test::golden(name) / "model.safetensors")) << name;
   }
 }
 
 TEST(CheckpointView, RoundsToTheDtypeAskedFor) {
-  ParameterStore store(parameter_table(read_model_spec(golden("gpt2"))), {});
-  load_weights(store, *formats::open_huggingface_source(golden("gpt2")));
+  ParameterStore store(parameter_table(read_model_spec(test::golden("gpt2"))), {});
+  load_weights(store, *formats::open_huggingface_source(test::golden("gpt2")));
   test::TemporaryDirectory directory;
   const CheckpointView view(store);
   const auto operations = posix_file_operations();
@@ -40,7 +39,7 @@ TEST(CheckpointView, RoundsToTheDtypeAskedFor) {
 }
 
 TEST(CheckpointView, GradientsUnderCheckpointNames) {
-  ParameterStore store(parameter_table(read_model_spec(golden("gpt2"))),
+  ParameterStore store(parameter_table(read_model_spec(test::golden("gpt2"))),
                        {.compute_dtype = DType::F32, .trainable = true, .frozen = [](const ParameterSpec& p) { return p.role == Role::Norm; }});
   const CheckpointView view(store);
   store.parameter("layers.1.query_key_value.weight").gradient[5][3].fill_(2.0);

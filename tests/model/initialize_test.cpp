@@ -8,14 +8,13 @@
 
 #include <cmath>
 
+#include "model/goldens.h"
 #include "support/support.h"
 #include "tessera/model/config.h"
 #include "tessera/model/export.h"
 
 namespace tessera::model {
 namespace {
-
-ParameterTable table_of(const std::string& golden) { return parameter_table(read_model_spec(test::test_data("goldens/" + golden))); }
 
 /// Elements [first, first + size) of a checkpoint tensor whose values are standard normal: the weights of a parameter that is this part of it.
 std::vector<float> normal_values(std::uint64_t seed, const std::string& tensor, std::int64_t first, std::int64_t size) {
@@ -56,7 +55,7 @@ TEST(Initialize, AnElementDependsOnItsIndexNotOnTheRange) {
 }
 
 TEST(Initialize, FusedAndSeparateParametersStartEqual) {
-  const ParameterTable fused = table_of("qwen3");
+  const ParameterTable fused = test::table_of("qwen3");
   ParameterTable separate = fused;
   separate.parameters.clear();
   for (const ParameterSpec& parameter : fused.parameters) {
@@ -77,7 +76,7 @@ TEST(Initialize, FusedAndSeparateParametersStartEqual) {
 }
 
 TEST(Initialize, TransposedTensorsStartAsTheCheckpointWouldHaveThem) {
-  ParameterStore store(table_of("gpt2"), {});
+  ParameterStore store(test::table_of("gpt2"), {});
   initialize_weights(store, 3);
   const CheckpointView view(store);
   const at::Tensor weight = view.weight("transformer.h.1.mlp.c_proj.weight").contiguous();
@@ -89,9 +88,9 @@ TEST(Initialize, TransposedTensorsStartAsTheCheckpointWouldHaveThem) {
 }
 
 TEST(Initialize, Bf16ModelsStartFromTheSameMasters) {
-  ParameterStore exact(table_of("qwen3"), {});
-  ParameterStore rounded(table_of("qwen3"), {.compute_dtype = DType::BF16, .trainable = true, .frozen = {}});
-  ParameterStore inference(table_of("qwen3"), {.compute_dtype = DType::BF16, .trainable = false, .frozen = {}});
+  ParameterStore exact(test::table_of("qwen3"), {});
+  ParameterStore rounded(test::table_of("qwen3"), {.compute_dtype = DType::BF16, .trainable = true, .frozen = {}});
+  ParameterStore inference(test::table_of("qwen3"), {.compute_dtype = DType::BF16, .trainable = false, .frozen = {}});
   for (ParameterStore* store : {&exact, &rounded, &inference}) initialize_weights(*store, 5);
   for (std::size_t i = 0; i < exact.table().parameters.size(); ++i) {
     EXPECT_TRUE(at::equal(exact.master(i), rounded.master(i)));
@@ -101,7 +100,7 @@ TEST(Initialize, Bf16ModelsStartFromTheSameMasters) {
 }
 
 TEST(Initialize, SeedsDiffer) {
-  ParameterStore a(table_of("qwen3"), {}), b(table_of("qwen3"), {});
+  ParameterStore a(test::table_of("qwen3"), {}), b(test::table_of("qwen3"), {});
   initialize_weights(a, 1);
   initialize_weights(b, 2);
   EXPECT_FALSE(at::equal(a.master(0), b.master(0)));

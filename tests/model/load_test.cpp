@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "model/checkpoint_files.h"
+#include "model/goldens.h"
 #include "support/support.h"
 #include "tessera/core/memory.h"
 #include "tessera/model/config.h"
@@ -21,9 +22,6 @@ using testing::Not;
 
 const std::vector<std::string> kGoldens = {"llama_tied_llama3_rope", "gpt2", "gemma2", "qwen3", "phi3_longrope"};
 
-std::filesystem::path golden(const std::string& name) { return test::test_data("goldens/" + name); }
-ParameterTable table_of(const std::string& name) { return parameter_table(read_model_spec(golden(name))); }
-
 at::Tensor as_tensor(const test::FloatTensor& tensor) {
   return at::from_blob(const_cast<float*>(tensor.values.data()), tensor.shape, at::TensorOptions().dtype(at::kFloat)).clone();
 }
@@ -34,32 +32,33 @@ struct Changed {
   test::FloatTensors tensors;
   std::string name;
 
-  explicit Changed(std::string name) : tensors(test::read_floats(golden(name))), name(std::move(name)) {}
+  explicit Changed(std::string name) : tensors(test::read_floats(test::golden(name))), name(std::move(name)) {}
   std::string error_of_load() {
     test::write_floats(directory.path(), tensors);
-    ParameterStore store(table_of(name), {});
+    ParameterStore store(test::table_of(name), {});
     return test::error_of([&] { load_weights(store, *formats::open_huggingface_source(directory.path())); });
   }
   void load() {
     test::write_floats(directory.path(), tensors);
-    ParameterStore store(table_of(name), {});
+    ParameterStore store(test::table_of(name), {});
     load_weights(store, *formats::open_huggingface_source(directory.path()));
     expect_equal(store);
   }
   void expect_equal(const ParameterStore& store) const {
     const CheckpointView view(store);
-    for (const auto& [tensor, values] : test::read_floats(golden(name))) EXPECT_TRUE(at::equal(view.weight(tensor), as_tensor(values))) << tensor;
+    for (const auto& [tensor, values] : test::read_floats(test::golden(name)))
+      EXPECT_TRUE(at::equal(view.weight(tensor), as_tensor(values))) << tensor;
   }
 };
 
 TEST(Load, PutsEveryTensorInItsPlaceInEveryPrecision) {
   for (const std::string& name : kGoldens) {
-    const test::FloatTensors expected = test::read_floats(golden(name));
+    const test::FloatTensors expected = test::read_floats(test::golden(name));
     for (const DType dtype : {DType::F32, DType::BF16, DType::F64}) {
       for (const bool trainable : {true, false}) {
         SCOPED_TRACE(name + " " + std::string(to_string(dtype)));
-        ParameterStore store(table_of(name), {.compute_dtype = dtype, .trainable = trainable, .frozen = {}});
-        load_weights(store, *formats::open_huggingface_source(golden(name)));
+        ParameterStore store(test::table_of(name), {.compute_dtype = dtype, .trainable = trainable, .frozen = {}});
+        load_weights(store, *formats::open_huggingface_source(test::golden(name)));
         for (std::size_t i = 0; i < store.table().parameters.size(); ++i) {
           for (const Piece& piece : store.table().parameters[i].pieces) {
             const at::Tensor reference = as_tensor(expected.at(piece.tensor));
@@ -90,9 +89,9 @@ TEST(Load, EveryDenseGolden) {
 TEST(Load, ReadsHalfPrecisionFiles) {
   for (const DType dtype : {DType::BF16, DType::F16}) {
     test::TemporaryDirectory directory;
-    const test::FloatTensors tensors = test::read_floats(golden("qwen3"));
+    const test::FloatTensors tensors = test::read_floats(test::golden("qwen3"));
     test::write_floats(directory.path(), tensors, dtype);
-    ParameterStore store(table_of("qwen3"), {});
+    ParameterStore store(test::table_of("qwen3"), {});
     load_weights(store, *formats::open_huggingface_source(directory.path()));
     const auto narrow = dtype == DType::BF16 ? at::kBFloat16 : at::kHalf;
     const CheckpointView view(store);
@@ -139,13 +138,13 @@ TEST(Load, RefusesTypesThatDoNotConvert) {
   test::TemporaryDirectory directory;
   const auto operations = posix_file_operations();
   std::vector<formats::TensorSpec> specs;
-  for (const auto& [name, tensor] : test::read_floats(golden("qwen3"))) {
+  for (const auto& [name, tensor] : test::read_floats(test::golden("qwen3"))) {
     specs.push_back({name, name == "model.norm.weight" ? DType::F8_E4M3 : DType::BF16, tensor.shape});
   }
   formats::SafetensorsWriter writer(*operations, directory / "model.safetensors", specs);
   for (const auto& info : writer.tensors()) writer.write(info.name, std::vector<std::byte>(info.num_bytes()));
   writer.finish();
-  EXPECT_THAT(test::error_of([&] { check_weights(table_of("qwen3"), *formats::open_huggingface_source(directory.path())); }),
+  EXPECT_THAT(test::error_of([&] { check_weights(test::table_of("qwen3"), *formats::open_huggingface_source(directory.path())); }),
               AllOf(HasSubstr("1 tensor is of a type that is not supported"), HasSubstr("model.norm.weight F8_E4M3"), Not(HasSubstr("missing"))));
 }
 
@@ -153,7 +152,7 @@ TEST(Load, RefusesTypesThatDoNotConvert) {
 void reset_peak() { std::ofstream("/proc/self/clear_refs") << "5"; }
 
 TEST(Load, NeedsLittleMoreMemoryThanWhatStays) {
-  ModelSpec spec = read_model_spec(golden("llama_tied_llama3_rope"));
+  ModelSpec spec = read_model_spec(test::golden("llama_tied_llama3_rope"));
   spec.vocab_size = 16000;
   spec.hidden_size = 1024;
   spec.intermediate_size = 4096;

@@ -17,8 +17,8 @@ namespace {
 
 using testing::Each;
 
-CausalLM load(const std::string& name, const RoutingOptions& routing, DType dtype = DType::F64,
-              ActivationCheckpointing checkpointing = ActivationCheckpointing::None) {
+CausalLM load_routed(const std::string& name, const RoutingOptions& routing, DType dtype = DType::F64,
+                     ActivationCheckpointing checkpointing = ActivationCheckpointing::None) {
   const std::filesystem::path directory = tessera::test::test_data("goldens/" + name);
   return CausalLM::from_pretrained(directory, read_model_spec(directory),
                                    {.dtype = dtype, .trainable = true, .decoder = {.activation_checkpointing = checkpointing, .routing = routing}});
@@ -58,7 +58,7 @@ TEST(Routing, AuxiliaryLossesReachEveryWeightBeforeThem) {
   constexpr double kScale = 0.05, kStep = 1e-6;
   for (const BalanceScope scope : {BalanceScope::Sequence, BalanceScope::Microbatch}) {
     const RoutingOptions options{.balance_loss = 0.7, .balance_scope = scope, .z_loss = 0.3, .capacity_factor = {}};
-    CausalLM model = load("mixtral", options);
+    CausalLM model = load_routed("mixtral", options);
     const Observed at_rest = observe(model, padded_batch(), kScale);
     for (const char* const name : {"layers.1.router.weight", "layers.0.router.weight", "layers.0.query_key_value.weight"}) {
       double* const weight = model.store->parameter(name).weight.data_ptr<double>() + 5;
@@ -76,13 +76,14 @@ TEST(Routing, AuxiliaryLossesReachEveryWeightBeforeThem) {
 }
 
 TEST(Routing, LoadsCountTheChoicesOfRealTokens) {
-  CausalLM model = load("mixtral", {});
+  CausalLM model = load_routed("mixtral", {});
   for (const LayerRouting& layer : observe(model, padded_batch()).record.layers)
     EXPECT_EQ(std::accumulate(layer.loads.begin(), layer.loads.end(), std::int64_t{0}), 18 * 2) << "18 tokens of two experts each";
 }
 
 TEST(Routing, WhatExceedsTheCapacityIsDroppedAndCounted) {
-  CausalLM unlimited = load("mixtral", {}), roomy = load("mixtral", {.capacity_factor = 4.0}), narrow = load("mixtral", {.capacity_factor = 0.5});
+  CausalLM unlimited = load_routed("mixtral", {}), roomy = load_routed("mixtral", {.capacity_factor = 4.0}),
+           narrow = load_routed("mixtral", {.capacity_factor = 0.5});
   const Observed all = observe(unlimited, padded_batch()), most = observe(roomy, padded_batch()), few = observe(narrow, padded_batch());
   EXPECT_EQ(difference(unlimited, most.pass, all.pass, 1e-12), "") << "four times the even share holds everything";
   EXPECT_EQ(most.record.layers[0].num_dropped, 0);
@@ -94,15 +95,15 @@ TEST(Routing, WhatExceedsTheCapacityIsDroppedAndCounted) {
 }
 
 TEST(Routing, FakeBalancedChoicesLoadAllAlike) {
-  CausalLM model = load("mixtral", {.capacity_factor = {}, .fake_balanced = true});
+  CausalLM model = load_routed("mixtral", {.capacity_factor = {}, .fake_balanced = true});
   const Batch batch = make_batch({small_document(12, 1), small_document(12, 2)});
   for (const LayerRouting& layer : observe(model, batch).record.layers) EXPECT_THAT(layer.loads, Each(24 * 2 / 4));
 }
 
 TEST(Routing, SavedRoutingChangesNoBit) {
   for (const char* const name : {"mixtral", "deepseek_v3_yarn"}) {
-    CausalLM plain = load(name, {}, DType::F32);
-    CausalLM again = load(name, {.capacity_factor = {}, .save_routing = true}, DType::F32, ActivationCheckpointing::Full);
+    CausalLM plain = load_routed(name, {}, DType::F32);
+    CausalLM again = load_routed(name, {.capacity_factor = {}, .save_routing = true}, DType::F32, ActivationCheckpointing::Full);
     EXPECT_TRUE(same_bits(observe(plain, padded_batch()).pass, observe(again, padded_batch()).pass)) << name;
   }
 }
@@ -128,7 +129,7 @@ std::vector<at::Tensor> gradients_with_changing_choices(CausalLM& model) {
 TEST(Routing, SavedRoutingOutlivesWhatWouldBeChosenNow) {
   for (const char* const name : {"glm4_moe", "deepseek_v3_yarn"}) {
     const auto gradients = [&](bool save, ActivationCheckpointing checkpointing) {
-      CausalLM model = load(name, {.capacity_factor = {}, .save_routing = save}, DType::F32, checkpointing);
+      CausalLM model = load_routed(name, {.capacity_factor = {}, .save_routing = save}, DType::F32, checkpointing);
       return gradients_with_changing_choices(model);
     };
     const std::vector<at::Tensor> once = gradients(false, ActivationCheckpointing::None), saved = gradients(true, ActivationCheckpointing::Full),

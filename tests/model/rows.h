@@ -6,11 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "support/support.h"
 #include "tessera/model/causal_lm.h"
 #include "tessera/model/inputs.h"
 
 /// What the decoder's tests share: rows of random tokens, and one training pass over them.
 namespace tessera::model::test {
+using namespace tessera::test;
 
 /// One row before padding: documents laid end to end, each with its last label ignored.
 struct Row {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "model/goldens.h"
 #include "support/support.h"
 #include "tessera/model/activation_memory.h"
 #include "tessera/model/config.h"
@@ -9,16 +10,14 @@
 namespace tessera::model {
 namespace {
 
-ModelSpec golden(const std::string& name) { return read_model_spec(test::test_data("goldens/" + name)); }
-
 TEST(Summary, FlopsOfALlamaByHand) {
   // 4 layers of qkv [256, 64], output [64, 128], gate_up [192, 64], down [64, 96]; head [320, 64]; 8 heads of 16.
   const double matrices = 4.0 * (256 * 64 + 64 * 128 + 192 * 64 + 64 * 96) + 320 * 64;
-  EXPECT_DOUBLE_EQ(flops_per_token(golden("qwen3"), 32), 6.0 * matrices + 12.0 * 4 * 128 * 16);
+  EXPECT_DOUBLE_EQ(flops_per_token(test::golden_spec("qwen3"), 32), 6.0 * matrices + 12.0 * 4 * 128 * 16);
 }
 
 TEST(Summary, OfItsExpertsATokenCostsThoseItIsSentTo) {
-  ModelSpec spec = golden("mixtral");
+  ModelSpec spec = test::golden_spec("mixtral");
   const double two_of_four = flops_per_token(spec, 32);
   spec.experts->experts_per_token = 3;
   // One expert more in each of 2 layers: gate_up [96, 32], down [32, 48].
@@ -26,7 +25,7 @@ TEST(Summary, OfItsExpertsATokenCostsThoseItIsSentTo) {
 }
 
 TEST(Summary, ASlidingWindowSeesLess) {
-  ModelSpec spec = golden("qwen3");
+  ModelSpec spec = test::golden_spec("qwen3");
   const double full = flops_per_token(spec, 64);
   for (LayerSpec& layer : spec.layers) layer.sliding_window = 16;
   // On average window − window² / (2 · length) positions instead of length / 2.
@@ -36,7 +35,7 @@ TEST(Summary, ASlidingWindowSeesLess) {
 }
 
 TEST(Summary, MemoryOfWeightsGradientsAndMoments) {
-  const std::int64_t n = parameter_table(golden("qwen3")).num_elements();
+  const std::int64_t n = parameter_table(test::golden_spec("qwen3")).num_elements();
   MemoryRequest request;
   const MemoryEstimate fp32 = estimate_state(n, request);
   EXPECT_EQ(fp32.weights, 4 * n);
@@ -54,7 +53,7 @@ TEST(Summary, MemoryOfWeightsGradientsAndMoments) {
 
 /// 16 or 18 bytes an element over the shards.
 TEST(Summary, ShardedStateIsDividedAmongRanks) {
-  const std::int64_t elements = parameter_table(golden("qwen3")).num_elements();
+  const std::int64_t elements = parameter_table(test::golden_spec("qwen3")).num_elements();
   const auto n = static_cast<double>(elements);
   const auto persistent = [&](DType dtype, const StateSharding& sharding) {
     const MemoryEstimate m = estimate_state(elements, {.compute_dtype = dtype, .sharding = sharding});

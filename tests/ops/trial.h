@@ -9,12 +9,14 @@
 #include <string>
 #include <vector>
 
+#include "support/support.h"
 #include "tessera/ops/parameter.h"
 #include "tessera/ops/tape.h"
 
 /// What the operator tests share: an operator runs on a tape in some precision and is held against a plain formula of ATen operators in fp64,
 /// differentiated by libtorch's autograd.
 namespace tessera::ops::test {
+using namespace tessera::test;
 
 /// In what an operator runs, and how far it may be from fp64, relative to the largest expected element (or to 0.1, when all are smaller).
 struct Precision {

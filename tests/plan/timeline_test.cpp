@@ -12,12 +12,12 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-Simulation simulate_csv(const char* csv, const pipeline::StagePlacement& placement) {
+Simulation simulated(const char* csv, const pipeline::StagePlacement& placement) {
   return simulate(pipeline::lower(pipeline::parse_csv(csv, "test"), placement), placement);
 }
 
 /// Nine milliseconds.
-Simulation two_ranks() { return simulate_csv("0F0,0F1,0B0,0B1\n1F0,1I0,1W0,1F1,1B1", pipeline::loop_placement(2, 1)); }
+Simulation two_ranks() { return simulated("0F0,0F1,0B0,0B1\n1F0,1I0,1W0,1F1,1B1", pipeline::loop_placement(2, 1)); }
 
 TEST(Timeline, ThreeColumnsPerMillisecond) {
   EXPECT_EQ(draw_text(two_ranks(), 27, false), "rank  0 F0 F1 ...B0    ......B1    \nrank  1 ...F0 I0 W0 F1 B1    ......\n");
@@ -30,7 +30,7 @@ TEST(Timeline, EqualPassesAreEquallyWide) {
 
 TEST(Timeline, LabelsShrinkToTheKind) {
   EXPECT_EQ(draw_text(two_ranks(), 9, false), "rank  0 FF.B ..B \nrank  1 .FIWFB ..\n");
-  EXPECT_EQ(draw_text(simulate_csv("0F0,1F0,1B0,0B0", {.rank_of = {0, 0}, .num_ranks = 1}), 24, false), "rank  0 0F0 1F0 1B0     0B0     \n");
+  EXPECT_EQ(draw_text(simulated("0F0,1F0,1B0,0B0", {.rank_of = {0, 0}, .num_ranks = 1}), 24, false), "rank  0 0F0 1F0 1B0     0B0     \n");
 }
 
 TEST(Timeline, ColoursOnlyWhereAskedFor) {

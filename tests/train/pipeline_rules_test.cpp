@@ -20,7 +20,7 @@ Examination examine_with(std::vector<std::string> overrides, std::int64_t num_ra
   return examine(test::load_small_recipe(directory.path(), overrides), test::no_variables, num_ranks);
 }
 
-std::vector<std::string> problems_of(const std::vector<std::string>& overrides, std::int64_t num_ranks) {
+std::vector<std::string> pipeline_problems(const std::vector<std::string>& overrides, std::int64_t num_ranks) {
   std::vector<std::string> texts;
   for (const Problem& problem : examine_with(overrides, num_ranks).problems) texts.push_back(to_string(problem));
   return texts;
@@ -36,19 +36,19 @@ TEST(PipelineRules, AllMicrobatchesOfAStepAreInOneSchedule) {
 }
 
 TEST(PipelineRules, AreCheckedUpFront) {
-  EXPECT_THAT(problems_of({"--distributed.pp_size=2", "--distributed.pipeline.pp_microbatch_size=3"}, 2),
+  EXPECT_THAT(pipeline_problems({"--distributed.pp_size=2", "--distributed.pipeline.pp_microbatch_size=3"}, 2),
               ElementsAre(HasSubstr("pp_microbatch_size: 3 does not divide local_batch_size (2)")));
-  EXPECT_THAT(problems_of({"--distributed.pp_size=8", "--distributed.pipeline.pp_schedule=1f1b"}, 8),
+  EXPECT_THAT(pipeline_problems({"--distributed.pp_size=8", "--distributed.pipeline.pp_schedule=1f1b"}, 8),
               ElementsAre(HasSubstr("8 stages of a model with 4 layers")));
-  EXPECT_THAT(problems_of({"--distributed.pp_size=4", "--distributed.pipeline.pp_schedule=gpipe", "--distributed.pipeline.layers_per_stage=1",
-                           "--distributed.pipeline.module_fqns_per_model_part=[[lm_head]]"},
-                          4),
+  EXPECT_THAT(pipeline_problems({"--distributed.pp_size=4", "--distributed.pipeline.pp_schedule=gpipe", "--distributed.pipeline.layers_per_stage=1",
+                                 "--distributed.pipeline.module_fqns_per_model_part=[[lm_head]]"},
+                                4),
               Contains(HasSubstr("together with module_fqns_per_model_part")));
-  EXPECT_THAT(problems_of({"--distributed.pp_size=2", "--distributed.pipeline.scale_grads_in_schedule=true"}, 2),
+  EXPECT_THAT(pipeline_problems({"--distributed.pp_size=2", "--distributed.pipeline.scale_grads_in_schedule=true"}, 2),
               ElementsAre(HasSubstr("scale_grads_in_schedule: true is not supported")));
-  EXPECT_THAT(problems_of({"--distributed.pp_size=2", "--distributed.pipeline.dtype=bfloat16"}, 2),
+  EXPECT_THAT(pipeline_problems({"--distributed.pp_size=2", "--distributed.pipeline.dtype=bfloat16"}, 2),
               ElementsAre(HasSubstr("distributed.pipeline.dtype: bfloat16 is not supported")));
-  EXPECT_THAT(problems_of({"--distributed.pp_size=2"}, 2), ElementsAre(HasSubstr("needs a pipeline section")));
+  EXPECT_THAT(pipeline_problems({"--distributed.pp_size=2"}, 2), ElementsAre(HasSubstr("needs a pipeline section")));
 }
 
 /// The first rank of 1f1b keeps as many microbatches as there are ranks, the last one; gpipe keeps all at every rank.

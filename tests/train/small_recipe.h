@@ -15,6 +15,7 @@
 
 /// What the tests of whole runs share: a recipe of a two-layer gpt2 with dropout on random sentences.
 namespace tessera::train::test {
+using namespace tessera::test;
 
 inline std::optional<std::string> no_variables(std::string_view) { return std::nullopt; }
 

@@ -4,11 +4,13 @@
 #include <string>
 #include <vector>
 
+#include "support/support.h"
 #include "tessera/train/run.h"
 #include "train/one_process.h"
 #include "train/small_recipe.h"
 
 namespace tessera::train::test {
+using namespace tessera::test;
 
 /// Trains the small recipe in this process, with overrides and then `more`.
 inline RunSummary train_small(const std::filesystem::path& directory, std::vector<std::string> overrides = {},

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 namespace tessera::checkpoint {
 namespace {
 
-constexpr std::uint64_t kChunkBytes = std::uint64_t{8} << 20;
+constexpr std::uint64_t kComparedBytes = std::uint64_t{8} << 20;
 constexpr const char* kStateFiles[] = {"loader.json", "scheduler.json", "rng.json", "losses.json"};
 
 /// One side of the comparison.
@@ -82,7 +82,7 @@ ValueDifference compare_values(const formats::TensorSource& a, const formats::Te
   if (difference.num_elements == 0) return difference;
   const std::int64_t rows = tensor.shape.empty() ? 1 : tensor.shape[0];
   const std::uint64_t row_bytes = formats::num_bytes(tensor) / static_cast<std::uint64_t>(rows);
-  const auto at_once = static_cast<std::int64_t>(std::max<std::uint64_t>(1, kChunkBytes / row_bytes));
+  const auto at_once = static_cast<std::int64_t>(std::max<std::uint64_t>(1, kComparedBytes / row_bytes));
   const bool is_number = formats::is_convertible(tensor.dtype, DType::F32);
   std::vector<std::byte> x;
   std::vector<std::byte> y;

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 namespace tessera::checkpoint {
 namespace {
 
-constexpr std::uint64_t kChunkBytes = std::uint64_t{8} << 20;
+constexpr std::uint64_t kCopiedBytes = std::uint64_t{8} << 20;
 
 std::vector<formats::TensorSpec> specs_of(const TensorRecords& records) {
   std::vector<formats::TensorSpec> specs;
@@ -64,7 +64,7 @@ class CheckpointSource : public formats::TensorSource {
 // Bytes [begin, end) of a tensor as a file holds it.
 void stream_tensor(ShardReader& reader, const formats::TensorSpec& tensor, std::uint64_t begin, std::uint64_t end, const formats::ByteSink& sink) {
   const std::uint64_t row_bytes = formats::num_bytes(tensor) / static_cast<std::uint64_t>(tensor.shape.empty() ? 1 : tensor.shape[0]);
-  const std::uint64_t rows_at_once = std::max<std::uint64_t>(1, kChunkBytes / row_bytes);
+  const std::uint64_t rows_at_once = std::max<std::uint64_t>(1, kCopiedBytes / row_bytes);
   std::vector<std::byte> chunk;
   while (begin < end) {
     const std::uint64_t first = begin / row_bytes;

@@ -11,7 +11,7 @@ namespace tessera::checkpoint {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
-constexpr std::size_t kChunkBytes = std::size_t{4} << 20;
+constexpr std::size_t kStagedBytes = std::size_t{4} << 20;
 
 std::size_t num_bytes(const TensorBox& box) { return box.num_elements() * size_of(box.tensor.dtype); }
 
@@ -51,8 +51,8 @@ void Staging::copy(const std::vector<TensorBox*>& boxes) {
   for (TensorBox* box : boxes) {
     const std::size_t size = num_bytes(*box);
     if (size > 0 && is_dense(*box)) {
-      for (std::size_t begin = 0; begin < size; begin += kChunkBytes)
-        chunks.push_back({box->memory + begin, next + begin, std::min(kChunkBytes, size - begin)});
+      for (std::size_t begin = 0; begin < size; begin += kStagedBytes)
+        chunks.push_back({box->memory + begin, next + begin, std::min(kStagedBytes, size - begin)});
     } else {
       std::byte* to = next;
       stream_bytes(*box, [&](std::span<const std::byte> bytes) { to = std::copy(bytes.begin(), bytes.end(), to); });

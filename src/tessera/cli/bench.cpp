@@ -26,7 +26,7 @@ namespace {
 
 constexpr int kGenerations = 3;  // the best counts
 
-struct Options {
+struct BenchOptions {
   std::filesystem::path model;
   std::string dtype = "float32";
   std::int64_t batch = 4;
@@ -36,7 +36,7 @@ struct Options {
   bool json = false;
 };
 
-DType dtype_of(const Options& options) { return *compute_dtype(options.dtype, {DType::F32, DType::BF16}); }
+DType dtype_of(const BenchOptions& options) { return *compute_dtype(options.dtype, {DType::F32, DType::BF16}); }
 
 double seconds_of(const auto& work) {
   const Clock::time_point start = Clock::now();
@@ -60,7 +60,7 @@ data::Batch random_batch(std::int64_t rows, std::int64_t length, std::int64_t vo
   return batch;
 }
 
-int bench_train(const Options& options) {
+int bench_train(const BenchOptions& options) {
   keep_freed_memory();
   const DType dtype = dtype_of(options);
   const model::ModelSpec spec = model::read_model_spec(options.model);
@@ -99,7 +99,7 @@ int bench_train(const Options& options) {
 }
 
 /// The directory's own weights, in the form it keeps them; random ones where there are none.
-model::CausalLM model_to_run(const Options& options) {
+model::CausalLM model_to_run(const BenchOptions& options) {
   const model::CausalLMOptions how{.dtype = dtype_of(options)};
   if (std::filesystem::is_directory(options.model) && formats::has_weights(options.model))
     return model::CausalLM::from_pretrained(options.model, how);
@@ -112,7 +112,7 @@ std::int64_t weight_bytes(const model::ParameterStore& store) {
   return bytes;
 }
 
-int bench_generate(const Options& options) {
+int bench_generate(const BenchOptions& options) {
   const model::CausalLM model = model_to_run(options);
   const model::ModelSpec& spec = model.spec;
   std::vector<data::TokenId> prompt;
@@ -140,7 +140,8 @@ int bench_generate(const Options& options) {
   return 0;
 }
 
-CLI::App* add_bench_command(CLI::App& bench, const std::string& name, const std::string& description, const std::string& weights, Options& options) {
+CLI::App* add_bench_command(CLI::App& bench, const std::string& name, const std::string& description, const std::string& weights,
+                            BenchOptions& options) {
   CLI::App* parser = bench.add_subcommand(name, description);
   parser->add_option("MODEL", options.model, weights)->required();
   parser->add_option("--dtype", options.dtype, "float32 or bfloat16")->capture_default_str();
@@ -151,7 +152,7 @@ CLI::App* add_bench_command(CLI::App& bench, const std::string& name, const std:
 }  // namespace
 
 Command add_bench(CLI::App& program) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<BenchOptions>();
   CLI::App* parser = program.add_subcommand("bench", "Measure training, generation, data and the ranks' communication");
   parser->require_subcommand(1);
   CLI::App* train = add_bench_command(*parser, "train", "Training steps: tokens/s, memory, share of the matrix-product peak",

@@ -15,7 +15,7 @@
 namespace tessera::cli {
 namespace {
 
-struct Options {
+struct BenchCommOptions {
   comm::BenchmarkOptions measured;
   std::int64_t group_size = 0;
   bool json = false;
@@ -55,7 +55,7 @@ void print_table(const std::vector<comm::BenchmarkPoint>& points) {
   }
 }
 
-int bench_comm(const Options& options) {
+int bench_comm(const BenchCommOptions& options) {
   if (!comm::started_by_mpi()) {
     throw UserError({"", "bench comm: this process is alone", "it measures how ranks talk to each other",
                      "start several: tessera bench comm --nproc-per-node 2"});
@@ -77,7 +77,7 @@ int bench_comm(const Options& options) {
 }  // namespace
 
 Command add_bench_comm(CLI::App& bench) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<BenchCommOptions>();
   CLI::App* parser = bench.add_subcommand("comm", "Operations between ranks: bandwidth and latency");
   const auto ranks = add_rank_arguments(*parser);
   parser->add_option("--sizes", options->measured.sizes, "Bytes of the tensors")->delimiter(',')->capture_default_str()->check(at_least(1));

@@ -21,7 +21,7 @@
 namespace tessera::cli {
 namespace {
 
-struct Options {
+struct BenchDataOptions {
   std::string model;
   std::string path;
   int threads = 1;
@@ -48,7 +48,7 @@ std::int64_t encode_lines(const data::Tokenizer& tokenizer, const std::vector<st
   return tokens;
 }
 
-int bench_tokenizer(const Options& options) {
+int bench_tokenizer(const BenchDataOptions& options) {
   constexpr int kRuns = 5;
   const data::Tokenizer tokenizer = data::load_tokenizer(options.model);
   const std::string text = read_text_file(options.path);
@@ -73,7 +73,7 @@ int bench_tokenizer(const Options& options) {
 }
 
 /// Hands out microbatches as training would take them, and drops them.
-int bench_loader(const Options& options) {
+int bench_loader(const BenchDataOptions& options) {
   const config::LoadedRecipe loaded = config::load_recipe(options.path, {}, process_environment());
   const train::RecipeData recipe_data = train::build_recipe_data(loaded, process_environment());
   const config::StepScheduler& sizes = loaded.recipe.step_scheduler;
@@ -97,7 +97,7 @@ int bench_loader(const Options& options) {
 }  // namespace
 
 std::vector<Command> add_bench_data(CLI::App& bench) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<BenchDataOptions>();
   CLI::App* tokenizer = bench.add_subcommand("tokenizer", "Encoding of a text, line by line: MB/s, tokens/s");
   tokenizer->add_option("MODEL", options->model, "Model directory or tokenizer file")->required();
   tokenizer->add_option("FILE", options->path, "A file of text")->required();

@@ -16,7 +16,7 @@ namespace {
 using data::ChatRequest;
 using data::ChatTemplate;
 
-struct Options {
+struct ChatTemplateOptions {
   std::filesystem::path model;
   std::filesystem::path messages;
   std::filesystem::path tools;
@@ -56,7 +56,7 @@ std::tm parse_time(const std::string& text) {
 
 OrderedJson read_ordered(const std::filesystem::path& path) { return parse_ordered_json(read_text_file(path), path.string()); }
 
-ChatRequest base_request(const CLI::App& parser, const Options& options, OrderedJson variables) {
+ChatRequest base_request(const CLI::App& parser, const ChatTemplateOptions& options, OrderedJson variables) {
   ChatRequest request;
   request.add_generation_prompt = options.generation_prompt;
   const auto add = [&](const char* option, const char* name, const std::string& value) {
@@ -89,7 +89,7 @@ OrderedJson read_list(const std::filesystem::path& path, const std::string& what
   return list;
 }
 
-int render_messages(const ChatTemplate& chat_template, ChatRequest request, const Options& options) {
+int render_messages(const ChatTemplate& chat_template, ChatRequest request, const ChatTemplateOptions& options) {
   request.messages = read_list(options.messages, "messages");
   if (!options.tools.empty()) request.tools = read_list(options.tools, "tools");
   const data::RenderedChat chat = chat_template.render(request);
@@ -111,7 +111,7 @@ ChatRequest request_of(const OrderedJson& conversation, ChatRequest request, con
 }
 
 /// The file is a map of name to conversation, or has one under "conversations".
-int render_conversations(const ChatTemplate& chat_template, const ChatRequest& base, const Options& options) {
+int render_conversations(const ChatTemplate& chat_template, const ChatRequest& base, const ChatTemplateOptions& options) {
   const OrderedJson file = read_ordered(options.conversations);
   const std::string where = options.conversations.string();
   const OrderedJson& conversations = file.is_object() && file.contains("conversations") ? file["conversations"] : file;
@@ -131,7 +131,7 @@ int render_conversations(const ChatTemplate& chat_template, const ChatRequest& b
   return 0;
 }
 
-int render(const CLI::App& parser, const Options& options) {
+int render(const CLI::App& parser, const ChatTemplateOptions& options) {
   const Source source = source_of(options.model);
   const ChatRequest request = base_request(parser, options, source.variables);
   if (!options.conversations.empty()) return render_conversations(source.chat_template, request, options);
@@ -141,7 +141,7 @@ int render(const CLI::App& parser, const Options& options) {
 }  // namespace
 
 Command add_chat_template(CLI::App& program) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ChatTemplateOptions>();
   CLI::App* parser = program.add_subcommand("chat-template", "Render conversations with a model's chat template");
   parser->require_subcommand(1);
   CLI::App* render_parser = parser->add_subcommand("render", "Render a conversation to the text that the model reads");

@@ -12,6 +12,7 @@
 #include <new>
 #include <optional>
 #include <span>
+#include <sstream>
 #include <string_view>
 #include <system_error>
 
@@ -121,7 +122,10 @@ int parse_and_run(const std::vector<std::string>& given, launch::RankProcess& pr
   try {
     command = parse(program, given);
   } catch (const CLI::Success& asked) {
-    return written(program.exit(asked));
+    std::ostringstream text;
+    const int status = program.exit(asked, text, text);
+    std::fputs(text.str().c_str(), stdout);
+    return written(status);
   }
   return written(command.run ? run_command(command, given, process) : 0);
 }

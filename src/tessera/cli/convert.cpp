@@ -27,7 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 using Files = std::map<std::string, std::string>;
 
-struct Options {
+struct ConvertOptions {
   fs::path source;
   fs::path destination;
   fs::path tokenizer;
@@ -59,7 +59,7 @@ Files tokenizer_files(const fs::path& source, std::size_t context_length) {
 }
 
 /// The tokenizer asked for, else the one inside the source. A Hugging Face directory's own is copied by the conversion itself.
-Files files_beside_weights(const Options& options) {
+Files files_beside_weights(const ConvertOptions& options) {
   const model::ModelFormat format = model::detect_model_format(options.source);
   if (format != model::ModelFormat::Gguf) {
     if (format == model::ModelFormat::Llama2c && options.tokenizer.empty())
@@ -82,7 +82,7 @@ struct Written {
   std::uint64_t num_bytes = 0;
 };
 
-int print_result(const Options& options, const Written& written) {
+int print_result(const ConvertOptions& options, const Written& written) {
   const std::string dtype(torch_name(written.dtype));
   if (options.json) {
     fmt::print("{}\n", OrderedJson{{"destination", options.destination.string()},
@@ -99,7 +99,7 @@ int print_result(const Options& options, const Written& written) {
 }
 
 // Sharded weights, which `consolidate` writes: their own tokenizer and config files go along.
-int convert_shards(const Options& options, const auto& consolidate) {
+int convert_shards(const ConvertOptions& options, const auto& consolidate) {
   if (!options.tokenizer.empty())
     throw UserError({"--tokenizer", "a checkpoint brings its own tokenizer", "", "leave --tokenizer out, or convert the model directory again"});
   consolidate(checkpoint::ConsolidateOptions{.max_shard_size = options.max_shard_size, .dtype = storage_dtype(options.dtype)});
@@ -113,13 +113,13 @@ int convert_shards(const Options& options, const auto& consolidate) {
   return print_result(options, written);
 }
 
-int convert_checkpoint(const Options& options) {
+int convert_checkpoint(const ConvertOptions& options) {
   return convert_shards(options, [&](const checkpoint::ConsolidateOptions& how) {
     checkpoint::consolidate(*posix_file_operations(), options.source, options.destination, how, *comm::self_communicator());
   });
 }
 
-int convert_dcp(const Options& options) {
+int convert_dcp(const ConvertOptions& options) {
   const checkpoint::DcpDirectory source = checkpoint::read_dcp_directory(options.source);
   return convert_shards(options, [&](const checkpoint::ConsolidateOptions& how) {
     checkpoint::consolidate(*posix_file_operations(), {source.path, &source.model, source.model_files}, options.destination, how,
@@ -127,7 +127,7 @@ int convert_dcp(const Options& options) {
   });
 }
 
-int convert(const Options& options) {
+int convert(const ConvertOptions& options) {
   if (checkpoint::is_checkpoint(options.source)) return convert_checkpoint(options);
   if (checkpoint::is_dcp_directory(options.source)) return convert_dcp(options);
   const auto operations = posix_file_operations();
@@ -142,7 +142,7 @@ int convert(const Options& options) {
 }  // namespace
 
 Command add_convert(CLI::App& program) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ConvertOptions>();
   CLI::App* parser =
       program.add_subcommand("convert", "Turn a GGUF file, a llama2.c checkpoint, a model directory or a checkpoint into a Hugging Face directory");
   parser

@@ -29,7 +29,7 @@ constexpr const char* kPreprocessExample =
     "example:\n  tessera data preprocess examples/quickstart/facts.jsonl --column answer --tokenizer quickstart/SmolLM2-135M-Instruct "
     "--output-prefix /tmp/facts";
 
-struct Options {
+struct DataOptions {
   std::vector<std::string> inputs;
   fs::path tokenizer;
   fs::path output;
@@ -41,7 +41,7 @@ struct Options {
   bool json = false;
 };
 
-int preprocess(const Options& options) {
+int preprocess(const DataOptions& options) {
   const data::Tokenizer tokenizer = data::load_tokenizer(options.tokenizer);
   const data::PreprocessResult result =
       data::preprocess(*posix_file_operations(), data::find_data_files(options.inputs), tokenizer, options.output, options.preprocess);
@@ -61,7 +61,7 @@ int preprocess(const Options& options) {
 bool is_recipe(const fs::path& path) { return path.extension() == ".yaml" || path.extension() == ".yml"; }
 
 /// A recipe's training data, or a file's by what it holds.
-train::RecipeData open_data(const Options& options) {
+train::RecipeData open_data(const DataOptions& options) {
   if (is_recipe(options.path)) return train::build_recipe_data(config::load_recipe(options.path, {}, process_environment()), process_environment());
   train::RecipeData data;
   if (!options.tokenizer.empty()) data.tokenizer = data::load_tokenizer(options.tokenizer);
@@ -123,7 +123,7 @@ OrderedJson to_json(const data::DatasetSummary& summary) {
           {"trained", summary.num_trained}, {"documents", summary.num_documents}, {"lengths", bins}};
 }
 
-int inspect(const Options& options) {
+int inspect(const DataOptions& options) {
   const train::RecipeData data = open_data(options);
   const data::DatasetSummary summary = data::summarize(*data.dataset, options.most, options.preprocess.num_threads);
   if (options.json) {
@@ -136,7 +136,7 @@ int inspect(const Options& options) {
   return 0;
 }
 
-CLI::App* add_preprocess(CLI::App& data, Options& options) {
+CLI::App* add_preprocess(CLI::App& data, DataOptions& options) {
   CLI::App* parser = data.add_subcommand("preprocess", "Tokenise text into a Megatron .bin and .idx");
   parser
       ->add_option("INPUT", options.inputs,
@@ -152,7 +152,7 @@ CLI::App* add_preprocess(CLI::App& data, Options& options) {
   return parser;
 }
 
-CLI::App* add_inspect_data(CLI::App& data, Options& options) {
+CLI::App* add_inspect_data(CLI::App& data, DataOptions& options) {
   CLI::App* parser = data.add_subcommand("inspect", "Counts, lengths and the first samples, with the tokens that are trained on");
   parser->add_option("PATH", options.path, "A recipe (its training data), a file of records, a Megatron prefix, or a NanoGPT shard")->required();
   parser->add_option("--tokenizer", options.tokenizer, "Model directory or tokenizer file, for files of text and to decode tokens");
@@ -169,7 +169,7 @@ CLI::App* add_inspect_data(CLI::App& data, Options& options) {
 }  // namespace
 
 Command add_data(CLI::App& program) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<DataOptions>();
   CLI::App* parser = program.add_subcommand("data", "Prepare data sets and look into them");
   parser->require_subcommand(1);
   parser->footer(kInspectExample);

@@ -19,7 +19,7 @@
 namespace tessera::cli {
 namespace {
 
-struct Options {
+struct EvalOptions {
   std::filesystem::path model;
   std::filesystem::path text;
   std::string documents;
@@ -52,7 +52,7 @@ void cut(std::vector<std::vector<data::TokenId>>& documents, std::int64_t max_to
 }
 
 /// What is evaluated: one token sequence for each document, or one for the whole text.
-std::vector<std::vector<data::TokenId>> read_ids(const Options& options) {
+std::vector<std::vector<data::TokenId>> read_ids(const EvalOptions& options) {
   const data::Tokenizer tokenizer = data::load_tokenizer(options.model);
   const std::string text = read_text_file(options.text);
   std::vector<std::vector<data::TokenId>> documents;
@@ -70,7 +70,7 @@ std::vector<std::vector<data::TokenId>> read_ids(const Options& options) {
   return documents;
 }
 
-std::int64_t window_length(const Options& options, const model::ModelSpec& spec) {
+std::int64_t window_length(const EvalOptions& options, const model::ModelSpec& spec) {
   const std::int64_t longest = spec.max_position_embeddings;
   const std::int64_t length = options.sequence_length > 0 ? options.sequence_length : std::min<std::int64_t>(longest, 2048);
   if (length > longest)
@@ -80,7 +80,7 @@ std::int64_t window_length(const Options& options, const model::ModelSpec& spec)
 }
 
 generate::Evaluation evaluate(const generate::WindowLoss& loss, const model::ModelSpec& spec,
-                              const std::vector<std::vector<data::TokenId>>& documents, const Options& options, bool shows_progress) {
+                              const std::vector<std::vector<data::TokenId>>& documents, const EvalOptions& options, bool shows_progress) {
   for (const auto& document : documents) data::check_vocabulary(document, spec.vocab_size, options.text.string());
   const std::int64_t length = window_length(options, spec);
   std::unique_ptr<ProgressBar> progress;
@@ -109,7 +109,7 @@ void print(const generate::Evaluation& result, bool as_json) {
   }
 }
 
-int eval(const CLI::App& parser, const Options& options) {
+int eval(const CLI::App& parser, const EvalOptions& options) {
   const auto distributed = distributed_of_overrides(parser.remaining());
   const std::vector<std::vector<data::TokenId>> documents = read_ids(options);
   const auto dtype = compute_dtype(options.dtype, {DType::F32, DType::BF16, DType::F64}, true);
@@ -129,7 +129,7 @@ int eval(const CLI::App& parser, const Options& options) {
 }  // namespace
 
 Command add_eval(CLI::App& program) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<EvalOptions>();
   CLI::App* parser = program.add_subcommand("eval", "Mean negative log-likelihood and perplexity of a text");
   parser->add_option("MODEL", options->model, "Hugging Face model directory")->required();
   parser->add_option("--text", options->text, "Text file")->required();

@@ -18,7 +18,7 @@
 namespace tessera::cli {
 namespace {
 
-struct Options {
+struct GenerateOptions {
   std::filesystem::path model;
   std::string prompt;
   std::string chat;
@@ -30,7 +30,7 @@ struct Options {
 };
 
 /// A plain prompt as the tokenizer encodes a text of its own; a chat message through the chat template.
-std::vector<data::TokenId> prompt_ids(const data::Tokenizer& tokenizer, const Options& options, bool is_chat) {
+std::vector<data::TokenId> prompt_ids(const data::Tokenizer& tokenizer, const GenerateOptions& options, bool is_chat) {
   if (!is_chat) return tokenizer.encode(options.prompt, true);
   OrderedJson messages = OrderedJson::array();
   if (!options.system.empty()) messages.push_back({{"role", "system"}, {"content", options.system}});
@@ -60,7 +60,7 @@ void print_text(const std::vector<data::TokenId>& prompt, const generate::Genera
 
 /// The first rank prints.
 void continue_and_print(const generate::Generator& generator, const data::Tokenizer& tokenizer, const std::vector<data::TokenId>& prompt,
-                        const Options& options, bool prints) {
+                        const GenerateOptions& options, bool prints) {
   data::IncrementalDecoder decoder(tokenizer, true);
   const bool streams = prints && options.stream;
   const auto told = [&](data::TokenId id) {
@@ -77,7 +77,7 @@ void continue_and_print(const generate::Generator& generator, const data::Tokeni
   }
 }
 
-int generate(const CLI::App& parser, Options& options) {
+int generate(const CLI::App& parser, GenerateOptions& options) {
   const auto distributed = distributed_of_overrides(parser.remaining());
   const data::Tokenizer tokenizer = data::load_tokenizer(options.model);
   const std::vector<data::TokenId> prompt = prompt_ids(tokenizer, options, parser.count("--chat") > 0);
@@ -98,7 +98,7 @@ int generate(const CLI::App& parser, Options& options) {
 }  // namespace
 
 Command add_generate(CLI::App& program) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<GenerateOptions>();
   generate::SamplingOptions& sampling = options->generation.sampling;
   CLI::App* parser = program.add_subcommand("generate", "Continue a prompt or answer a chat message");
   parser->add_option("MODEL", options->model, "Hugging Face model directory")->required();

@@ -194,11 +194,11 @@ OrderedJson to_json(const Contents& contents) {
 }  // namespace
 
 Command add_inspect(CLI::App& program) {
-  struct Options {
+  struct InspectOptions {
     fs::path path;
     bool json = false;
   };
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<InspectOptions>();
   CLI::App* parser = program.add_subcommand("inspect", "Show what a model directory or weight file holds");
   parser->add_option("PATH", options->path, "Hugging Face directory, .safetensors, .gguf, or llama2.c's .bin")->required();
   parser->add_flag("--json", options->json, "Print one JSON document");

@@ -25,7 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Options {
+struct SimulateOptions {
   std::string schedule;
   int pp = 1;
   int microbatches = 1;
@@ -53,7 +53,7 @@ config::PipelineSchedule schedule_named(const std::string& name) {
                    did_you_mean(name, names, "choose one of these, or name a .csv file")});
 }
 
-Subject by_name(const Options& options) {
+Subject by_name(const SimulateOptions& options) {
   const config::PipelineSchedule name = schedule_named(options.schedule);
   const pipeline::ScheduleSize size{
       .num_ranks = options.pp,
@@ -66,7 +66,7 @@ Subject by_name(const Options& options) {
 }
 
 /// The file's own lists; the options say what they should be.
-Subject from_file(const Options& options) {
+Subject from_file(const SimulateOptions& options) {
   Subject subject{.name = options.schedule, .schedule = pipeline::read_schedule_csv(options.schedule), .placement = {}};
   subject.placement = pipeline::placement_of(subject.schedule);
   ProblemList problems;
@@ -90,7 +90,7 @@ std::size_t num_actions(const pipeline::Schedule& schedule) {
   return count;
 }
 
-OrderedJson to_json(const Subject& subject, const Options& options, const plan::Simulation& simulation) {
+OrderedJson to_json(const Subject& subject, const SimulateOptions& options, const plan::Simulation& simulation) {
   OrderedJson ranks = OrderedJson::array();
   for (std::size_t rank = 0; rank < simulation.ranks.size(); ++rank) {
     const plan::RankTimeline& timeline = simulation.ranks[rank];
@@ -128,7 +128,7 @@ int timeline_columns() {
   return (known ? size.ws_col : fallback) - label;
 }
 
-void print_text(const Subject& subject, const Options& options, const plan::Simulation& simulation, std::size_t actions) {
+void print_text(const Subject& subject, const SimulateOptions& options, const plan::Simulation& simulation, std::size_t actions) {
   const int stages = most_stages(subject.placement);
   const plan::Costs& costs = options.costs;
   fmt::print("schedule     {}: {} with {} each, {}\n", subject.name, plural(options.pp, "rank"), plural(stages, "stage"),
@@ -145,7 +145,7 @@ void print_text(const Subject& subject, const Options& options, const plan::Simu
   fmt::print("\n\n{}", plan::draw_text(simulation, timeline_columns(), colours));
 }
 
-int simulate(const Options& options) {
+int simulate(const SimulateOptions& options) {
   const Subject subject = options.schedule.ends_with(".csv") ? from_file(options) : by_name(options);
   const pipeline::Schedule lowered = pipeline::lower(subject.schedule, subject.placement);
   const plan::Simulation simulation = plan::simulate(lowered, subject.placement, options.costs);
@@ -166,7 +166,7 @@ CLI::Validator size_up_to(int most) { return CLI::Range(1, most); }
 }  // namespace
 
 Command add_simulate(CLI::App& program) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<SimulateOptions>();
   CLI::App* parser = program.add_subcommand(
       "simulate", "Run a pipeline schedule without a model: whether ranks can block, step time, bubble, stored activations, a timeline");
   parser->add_option("--schedule", options->schedule, "A name as in distributed.pipeline.pp_schedule, or a .csv file as in pp_schedule_csv")

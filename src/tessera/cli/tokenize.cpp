@@ -18,7 +18,7 @@ namespace {
 using data::TokenId;
 using data::Tokenizer;
 
-struct Options {
+struct TokenizeOptions {
   std::filesystem::path model;
   std::string text;
   std::filesystem::path file;
@@ -49,7 +49,7 @@ std::vector<TokenId> parse_ids(const std::string& text) {
 std::string printable(const Tokenizer& tokenizer, TokenId id) { return tokenizer.token(id).value_or(""); }
 
 /// A table of id and token for people, {"ids", "tokens", "decoded"} for programs.
-void print_encoding(const Tokenizer& tokenizer, std::string_view text, const Options& options) {
+void print_encoding(const Tokenizer& tokenizer, std::string_view text, const TokenizeOptions& options) {
   const std::vector<TokenId> ids = tokenizer.encode(text, options.special);
   if (!options.json) {
     for (const TokenId id : ids) fmt::print("{:>8}  {}\n", id, printable(tokenizer, id));
@@ -62,7 +62,7 @@ void print_encoding(const Tokenizer& tokenizer, std::string_view text, const Opt
 }
 
 /// One JSON string a line in, {"ids", "decoded"} a line out.
-void print_jsonl(const Tokenizer& tokenizer, const Options& options) {
+void print_jsonl(const Tokenizer& tokenizer, const TokenizeOptions& options) {
   const MappedFile file(options.jsonl);
   std::size_t number = 0;
   for (const std::string& line : split(file.text(), '\n')) {
@@ -86,14 +86,14 @@ void refuse_unknown_ids(const Tokenizer& tokenizer, const std::vector<TokenId>& 
   }
 }
 
-void print_text(const Tokenizer& tokenizer, const Options& options) {
+void print_text(const Tokenizer& tokenizer, const TokenizeOptions& options) {
   const std::vector<TokenId> ids = parse_ids(options.ids);
   refuse_unknown_ids(tokenizer, ids);
   const std::string text = tokenizer.decode(ids, false);
   fmt::print("{}\n", options.json ? OrderedJson{{"text", text}}.dump() : text);
 }
 
-int tokenize(const CLI::App& parser, const Options& options) {
+int tokenize(const CLI::App& parser, const TokenizeOptions& options) {
   const Tokenizer tokenizer = data::load_tokenizer(options.model);
   if (parser.count("--jsonl") > 0) {
     print_jsonl(tokenizer, options);
@@ -108,7 +108,7 @@ int tokenize(const CLI::App& parser, const Options& options) {
 }  // namespace
 
 Command add_tokenize(CLI::App& program) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<TokenizeOptions>();
   CLI::App* parser = program.add_subcommand("tokenize", "Turn text into token ids, or ids into text");
   parser->add_option("MODEL", options->model, "Model directory or tokenizer file")->required();
   CLI::Option_group* input = parser->add_option_group("input");

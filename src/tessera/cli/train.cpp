@@ -47,13 +47,13 @@ OrderedJson to_json(const train::RunSummary& s) {
   return json;
 }
 
-struct Options {
+struct TrainOptions {
   bool json = false;
   bool check_collectives = false;
   std::filesystem::path trace;  ///< empty: none
 };
 
-int train(const RecipeArguments& arguments, const Options& options) {
+int train(const RecipeArguments& arguments, const TrainOptions& options) {
   const config::LoadedRecipe recipe = read(arguments);
   log::show_from(recipe.recipe.logging.level);
   for (const std::string& note : recipe.notes) log::note(std::string_view(note));
@@ -74,7 +74,7 @@ void refuse_impossible(const RecipeArguments& arguments, std::int64_t num_ranks)
 }  // namespace
 
 Command add_train(CLI::App& program) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<TrainOptions>();
   CLI::App* parser = program.add_subcommand("train", "Fine-tune or pre-train a model as a recipe says");
   const auto arguments = add_recipe_arguments(*parser);
   const auto ranks = add_rank_arguments(*parser);

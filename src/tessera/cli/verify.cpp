@@ -17,7 +17,7 @@
 namespace tessera::cli {
 namespace {
 
-struct Options {
+struct VerifyOptions {
   std::filesystem::path directory;
   std::string dtype = "float32";
   std::int64_t steps = 10;
@@ -26,7 +26,7 @@ struct Options {
   CLI::App* parser = nullptr;  ///< what it did not recognise are overrides of a recipe
 };
 
-train::VerifyOptions to_train(const Options& options) {
+train::VerifyOptions to_train(const VerifyOptions& options) {
   const config::LoadedRecipe loaded =
       recipe_of_overrides(options.parser->remaining(), {"step_scheduler.local_batch_size"}, "a golden fixes everything but how the work is split",
                           "use --distributed.… and --step_scheduler.local_batch_size");
@@ -65,7 +65,7 @@ void print_table(const train::Verification& verification, bool all) {
   worst("traced norms", [](const std::string& name) { return name.starts_with("step ") && name.ends_with(" grad_norm"); });
 }
 
-int verify(const Options& options) {
+int verify(const VerifyOptions& options) {
   const train::VerifyOptions request = to_train(options);
   const auto backend = comm::initialize_distributed();
   const train::Verification verification = train::verify_golden(options.directory, request, *backend);
@@ -87,7 +87,7 @@ int verify(const Options& options) {
 }  // namespace
 
 Command add_verify(CLI::App& program) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<VerifyOptions>();
   CLI::App* parser = program.add_subcommand("verify", "Compare logits, gradients and ten AdamW steps with a golden directory");
   parser->add_option("DIR", options->directory, "Directory with config.json, model.safetensors, golden.safetensors and golden.json")->required();
   const auto ranks = add_rank_arguments(*parser);

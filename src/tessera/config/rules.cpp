@@ -9,12 +9,10 @@ namespace tessera::config {
 
 namespace {
 
-std::string text(std::int64_t value) { return std::to_string(value); }
-
 /// "use 8 or 12": the multiples of `unit` around `value`.
 std::string nearest_multiples(std::int64_t value, std::int64_t unit) {
   const std::int64_t lower = value / unit * unit;
-  return lower > 0 ? text(lower) + " or " + text(lower + unit) : text(unit);
+  return lower > 0 ? std::to_string(lower) + " or " + std::to_string(lower + unit) : std::to_string(unit);
 }
 
 }  // namespace
@@ -27,7 +25,7 @@ void validate_packing(const LoadedRecipe& loaded, ProblemList& problems) {
   const auto one_row = [&](const std::string& section, const std::string& key, std::int64_t count) {
     if (pack == 0 || count == 1 || !loaded.is_read(section)) return;
     const std::string path = section + "." + key;
-    problems.add({where(loaded.tree, path), path + ": " + text(count) + " does not go with packed_sequence", "a microbatch is one pack",
+    problems.add({where(loaded.tree, path), path + ": " + std::to_string(count) + " does not go with packed_sequence", "a microbatch is one pack",
                   "use 1; packed_sequence_size says how many tokens it holds"});
   };
   one_row("step_scheduler", "local_batch_size", recipe.step_scheduler.local_batch_size);
@@ -35,7 +33,7 @@ void validate_packing(const LoadedRecipe& loaded, ProblemList& problems) {
   one_row("validation_dataloader", "batch_size", recipe.validation_dataloader.batch_size.value_or(1));
   if (pack % cp_size == 0 || !loaded.is_read_but_for_unknown_keys("distributed")) return;
   problems.add({where(loaded.tree, "packed_sequence.packed_sequence_size"),
-                "packed_sequence.packed_sequence_size: " + text(pack) + " is not a multiple of cp_size (" + text(cp_size) + ")",
+                "packed_sequence.packed_sequence_size: " + std::to_string(pack) + " is not a multiple of cp_size (" + std::to_string(cp_size) + ")",
                 "every context-parallel rank holds the same number of tokens", "use " + nearest_multiples(pack, cp_size)});
 }
 
@@ -47,9 +45,10 @@ void validate_batch_sizes(const LoadedRecipe& loaded, std::int64_t data_parallel
   // Who set the loader's own size meant that one.
   const bool of_loader = loaded.recipe.dataloader.batch_size.has_value();
   const std::string key = of_loader ? "dataloader.batch_size" : "step_scheduler.global_batch_size";
-  const std::string ranks = text(data_parallel_size) + ")";
-  const std::string what = of_loader ? text(local) + " · data-parallel ranks (" + ranks + " does not divide global_batch_size (" + text(global) + ")"
-                                     : text(global) + " is not a multiple of local_batch_size · data-parallel ranks (" + text(local) + " · " + ranks;
+  const std::string ranks = std::to_string(data_parallel_size) + ")";
+  const std::string what =
+      of_loader ? std::to_string(local) + " · data-parallel ranks (" + ranks + " does not divide global_batch_size (" + std::to_string(global) + ")"
+                : std::to_string(global) + " is not a multiple of local_batch_size · data-parallel ranks (" + std::to_string(local) + " · " + ranks;
   problems.add({where(loaded.tree, key), key + ": " + what, "a step is a whole number of microbatches on every rank",
                 "use global_batch_size " + nearest_multiples(global, unit) + ", or another " + (of_loader ? "batch_size" : "local_batch_size")});
 }

@@ -37,7 +37,9 @@ std::string described(const Json& state) {
   return state.contains("dataset") && state["dataset"].is_string() ? fmt::format(" ({})", state["dataset"].get<std::string>()) : "";
 }
 
-DataPosition position_of(const Json& state, const std::string& where) { return {count_at(state, "epoch", where), count_at(state, "consumed", where)}; }
+DataPosition position_of(const Json& state, const std::string& where) {
+  return {count_at(state, "epoch", where), count_at(state, "consumed", where)};
+}
 
 /// How the order of samples has changed but for the dataset, one line each.
 std::vector<std::string> changes(const LoaderOptions& options, const Json& state) {

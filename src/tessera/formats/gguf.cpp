@@ -19,7 +19,7 @@ static_assert(std::endian::native == std::endian::little, "files are little-endi
 
 enum class ValueType : std::uint32_t { U8, I8, U16, I16, U32, I32, F32, Bool, String, Array, U64, I64, F64 };
 
-constexpr std::uint32_t kMagic = 0x46554747;  // "GGUF"
+constexpr std::uint32_t kGgufMagic = 0x46554747;  // "GGUF"
 constexpr std::string_view kMetadataAlignment = "general.alignment";
 // Far above what real files hold; they keep a damaged count from filling memory.
 constexpr std::uint64_t kMaxTensors = 1'000'000;
@@ -69,7 +69,7 @@ class HeaderParser {
 
  private:
   void read_magic_and_version() {
-    if (reader_.remaining() < 8 || reader_.read<std::uint32_t>() != kMagic) reader_.refuse("not a GGUF file: it does not begin with \"GGUF\"");
+    if (reader_.remaining() < 8 || reader_.read<std::uint32_t>() != kGgufMagic) reader_.refuse("not a GGUF file: it does not begin with \"GGUF\"");
     header_.version = reader_.read<std::uint32_t>();
     if ((header_.version & 0xFFFF) == 0) reader_.refuse("big-endian GGUF is not supported", "convert the model again, as little-endian");
     if (header_.version == 1) reader_.refuse("GGUF version 1 is not supported", "convert the file to version 3 with llama.cpp");

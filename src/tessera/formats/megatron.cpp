@@ -12,7 +12,7 @@
 namespace tessera::formats {
 namespace {
 
-constexpr std::string_view kMagic("MMIDIDX\0\0", 9);
+constexpr std::string_view kMegatronMagic("MMIDIDX\0\0", 9);
 
 std::size_t bytes_of(MegatronType type) {
   switch (type) {
@@ -39,7 +39,7 @@ struct Header {
 };
 
 Header read_header(ByteReader& reader) {
-  if (reader.remaining() < kMagic.size() || reader.read_text(kMagic.size()) != kMagic)
+  if (reader.remaining() < kMegatronMagic.size() || reader.read_text(kMegatronMagic.size()) != kMegatronMagic)
     reader.refuse("not a Megatron index: it does not begin with MMIDIDX", "give the prefix of a .bin and .idx pair");
   if (const auto version = reader.read<std::uint64_t>(); version != 1) reader.refuse(fmt::format("version {} of the index, not 1", version));
   const auto code = reader.read<std::uint8_t>();
@@ -197,7 +197,7 @@ void MegatronWriter::finish() {
   tokens_.finish();
   FileWriter index(operations_, with_ending(prefix_, ".idx"));
   const auto write = [&](const auto& value) { index.write(std::as_bytes(std::span(&value, 1))); };
-  index.write(kMagic);
+  index.write(kMegatronMagic);
   write(std::uint64_t{1});
   write(static_cast<std::uint8_t>(type_));
   write(static_cast<std::uint64_t>(lengths_.size()));

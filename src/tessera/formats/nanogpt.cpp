@@ -10,9 +10,9 @@
 namespace tessera::formats {
 namespace {
 
-constexpr std::int32_t kMagic = 278'895'051;
+constexpr std::int32_t kNanogptMagic = 278'895'051;
 constexpr std::int32_t kLegacyMagic = 20'240'520;
-constexpr const char* kFix = "check that the file is a shard of tokens; if so, download or copy it again";
+constexpr const char* kNanogptFix = "check that the file is a shard of tokens; if so, download or copy it again";
 constexpr std::size_t kHeaderBytes = 256 * sizeof(std::int32_t);
 
 template <class Stored>
@@ -32,12 +32,13 @@ NanogptShard::NanogptShard(const std::filesystem::path& path) : file_(path) {
   const auto version = reader.read<std::int32_t>();
   num_tokens_ = reader.read<std::int32_t>();
   const auto given_bytes = reader.read<std::int32_t>();
-  if (magic != kMagic && magic != kLegacyMagic)
-    throw UserError({path.string(), fmt::format("not a NanoGPT shard: it begins with {}", magic), "shards begin with 278895051 or 20240520", kFix});
-  token_bytes_ = magic == kMagic ? given_bytes : 2;
+  if (magic != kNanogptMagic && magic != kLegacyMagic)
+    throw UserError(
+        {path.string(), fmt::format("not a NanoGPT shard: it begins with {}", magic), "shards begin with 278895051 or 20240520", kNanogptFix});
+  token_bytes_ = magic == kNanogptMagic ? given_bytes : 2;
   if (version != 1 || num_tokens_ < 0 || (token_bytes_ != 2 && token_bytes_ != 4)) {
     throw UserError({path.string(), fmt::format("the header says version {}, {} tokens of {} bytes", version, num_tokens_, token_bytes_),
-                     "version is 1, tokens have 2 or 4 bytes", kFix});
+                     "version is 1, tokens have 2 or 4 bytes", kNanogptFix});
   }
   const std::size_t needed = kHeaderBytes + static_cast<std::size_t>(num_tokens_ * token_bytes_);
   if (file_.bytes().size() < needed) {

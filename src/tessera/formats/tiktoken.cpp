@@ -12,7 +12,7 @@
 namespace tessera::formats {
 namespace {
 
-constexpr const char* kDamaged = "download or copy the file again";
+constexpr const char* kDamagedRanks = "download or copy the file again";
 constexpr std::int64_t kLargestRank = (1 << 22) - 1;
 
 std::optional<TiktokenToken> parse_line(std::string_view line) {
@@ -40,13 +40,14 @@ std::vector<TiktokenToken> parse_tiktoken(std::string_view text, const std::stri
     if (line.empty()) continue;
     const auto token = parse_line(line);
     if (!token)
-      throw UserError({fmt::format("{}:{}", where, line_number), "not a line of a tiktoken rank file", "base64 bytes, a space, a rank", kDamaged});
+      throw UserError(
+          {fmt::format("{}:{}", where, line_number), "not a line of a tiktoken rank file", "base64 bytes, a space, a rank", kDamagedRanks});
     if (!ranks.insert(token->rank).second || !spellings.insert(token->bytes).second)
       throw UserError({fmt::format("{}:{}", where, line_number), "a token or rank that was given before",
-                       "every token has one rank, and every rank one token", kDamaged});
+                       "every token has one rank, and every rank one token", kDamagedRanks});
     tokens.push_back(*token);
   }
-  if (tokens.empty()) throw UserError({where, "the tiktoken rank file is empty", "", kDamaged});
+  if (tokens.empty()) throw UserError({where, "the tiktoken rank file is empty", "", kDamagedRanks});
   return tokens;
 }
 

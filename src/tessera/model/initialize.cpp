@@ -49,15 +49,15 @@ void fill_normal(std::uint64_t key, std::uint64_t first, float scale, std::span<
 std::uint64_t tensor_key(std::uint64_t seed, const std::string& tensor) { return CounterRandom(seed, "init", tensor).key(); }
 
 /// Some rows of one piece.
-struct Task {
+struct RandomTask {
   const ParameterSpec* parameter;
   Piece piece;
   at::Tensor rows;         // [num_rows, …] in the checkpoint's orientation: a view of the weights
   std::int64_t first_row;  // in the checkpoint tensor
 };
 
-std::vector<Task> random_tasks(const ParameterStore& store) {
-  std::vector<Task> tasks;
+std::vector<RandomTask> random_tasks(const ParameterStore& store) {
+  std::vector<RandomTask> tasks;
   for (const PlacedPiece& placed : store.held_pieces()) {
     const ParameterSpec& parameter = store.table().parameters[placed.parameter];
     if (parameter.initialization != Initialization::Normal) continue;
@@ -69,7 +69,7 @@ std::vector<Task> random_tasks(const ParameterStore& store) {
   return tasks;
 }
 
-void run(const Task& task, std::uint64_t seed) {
+void run(const RandomTask& task, std::uint64_t seed) {
   const std::uint64_t key = tensor_key(seed, task.piece.tensor);
   const auto scale = static_cast<float>(task.parameter->standard_deviation);
   const std::vector<std::int64_t>& shape = task.piece.tensor_shape;
@@ -96,7 +96,7 @@ void fill_constants(const ParameterStore& store) {
 
 void initialize_weights(ParameterStore& store, std::uint64_t seed) {
   fill_constants(store);
-  const std::vector<Task> tasks = random_tasks(store);
+  const std::vector<RandomTask> tasks = random_tasks(store);
   const auto count = static_cast<std::int64_t>(tasks.size());
   ops::cpu::parallel_tasks(count, ops::cpu::parallel_workers(count),
                            [&](std::int64_t task, int) { run(tasks[static_cast<std::size_t>(task)], seed); });

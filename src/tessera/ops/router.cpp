@@ -21,9 +21,6 @@
 namespace tessera::ops {
 namespace {
 
-// As transformers has it: keeps the weights of a token whose scores are all zero finite.
-constexpr double kSmallestSum = 1e-20;
-
 /// Indices of the `count` largest of a row, best first; among equals the smaller index.
 template <class T>
 void best_of_row(const T* values, std::int64_t size, std::int64_t count, std::int64_t* out) {

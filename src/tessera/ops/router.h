@@ -12,6 +12,9 @@
 /// logits decide, and the product is a small one.
 namespace tessera::ops {
 
+/// Added to the sum of a token's scores before they are divided by it, as transformers does: keeps the weights finite where all are zero.
+inline constexpr double kSmallestSum = 1e-20;
+
 struct RouterOptions {
   RouterScoring scoring = RouterScoring::SoftmaxThenTopK;
   std::int64_t num_choices = 1;       ///< k

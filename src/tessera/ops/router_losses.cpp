@@ -12,10 +12,10 @@
 #include <numeric>
 #include <vector>
 
+#include "tessera/ops/router.h"
+
 namespace tessera::ops {
 namespace {
-
-constexpr double kSmallestSum = 1e-20;
 
 /// 1 for tokens that count, else 0, [N, 1].
 at::Tensor counted(const at::Tensor& group_N, const at::Tensor& like) { return group_N.ge(0).to(like.scalar_type()).unsqueeze(1); }

@@ -115,9 +115,7 @@ std::unique_ptr<data::Loader> make_loader(const config::LoadedRecipe& loaded, co
   options.dp_rank = request.mesh.dp_rank();
   options.dp_size = request.mesh.dp_size();
   options.drop_last = request.training && request.dataloader.drop_last;
-  options.redact = [tree = loaded.tree, environment](std::string text) {
-    return config::with_placeholders(std::move(text), tree, environment);
-  };
+  options.redact = [tree = loaded.tree, environment](std::string text) { return config::with_placeholders(std::move(text), tree, environment); };
   options.collate.pad_id = data.tokenizer ? data.tokenizer->special_tokens().pad.value_or(0) : 0;
   options.collate.pad_multiple = request.dataloader.pad_seq_len_divisible.value_or(1);
   if (request.dataloader.num_workers > 0) options.num_workers = static_cast<int>(request.dataloader.num_workers);

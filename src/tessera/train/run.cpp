@@ -42,10 +42,10 @@ using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 /// One run from its first step to its last.
-class Run {
+class TrainingRun {
  public:
   /// `trace` may be null and must outlive the run.
-  Run(const config::LoadedRecipe& loaded, const Environment& environment, comm::Backend& backend, Trace* trace)
+  TrainingRun(const config::LoadedRecipe& loaded, const Environment& environment, comm::Backend& backend, Trace* trace)
       : loaded_(loaded),
         recipe_(loaded.recipe),
         environment_(environment),
@@ -360,12 +360,12 @@ class Run {
 RunSummary train(const config::LoadedRecipe& recipe, const Environment& environment, comm::Backend& backend,
                  const std::optional<std::filesystem::path>& trace) {
   keep_freed_memory();
-  if (!trace) return Run(recipe, environment, backend, nullptr)();
+  if (!trace) return TrainingRun(recipe, environment, backend, nullptr)();
   if (backend.rank() == 0) prepare_trace(*trace);
   Trace events;
   const auto recorded =
       comm::decorated_backend(backend, [&](auto communicator) { return comm::recording_communicator(std::move(communicator), events); });
-  Run run(recipe, environment, *recorded, &events);
+  TrainingRun run(recipe, environment, *recorded, &events);
   RunSummary summary = run();
   events.write(*trace, run.world());
   return summary;

@@ -9,6 +9,7 @@
 #include "tessera/data/tokenizer/tokenizer_json.h"
 
 namespace tessera::data::test {
+using namespace tessera::test;
 
 using namespace tessera::test;
 

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Options {
+struct ConsolidateOptions {
   fs::path checkpoint;
   fs::path output;
   std::string dtype = "auto";
@@ -27,7 +27,7 @@ struct Options {
   bool json = false;
 };
 
-int consolidate(const Options& options) {
+int consolidate(const ConsolidateOptions& options) {
   const auto backend = comm::initialize_distributed();
   std::vector<std::int64_t> members(static_cast<std::size_t>(backend->world_size()));
   std::iota(members.begin(), members.end(), 0);
@@ -51,7 +51,7 @@ int consolidate(const Options& options) {
 }  // namespace
 
 Command add_consolidate(CLI::App& parent) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ConsolidateOptions>();
   CLI::App* parser = parent.add_subcommand("consolidate", "Write a checkpoint's weights as a Hugging Face directory");
   parser->add_option("CHECKPOINT", options->checkpoint, "A checkpoint: epoch_E_step_S, or a link to it")->required();
   parser->add_option("OUT", options->output, "The directory to write; it must not exist")->required();

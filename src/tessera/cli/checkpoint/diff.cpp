@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Options {
+struct DiffOptions {
   fs::path a, b;
   bool json = false;
 };
@@ -41,7 +41,7 @@ OrderedJson to_json(const checkpoint::Differences& differences) {
           {"values", values}};
 }
 
-int diff(const Options& options) {
+int diff(const DiffOptions& options) {
   checkpoint::Differences differences;
   {
     ProgressBar bar("comparing", checkpoint::bytes_to_compare(options.a, options.b), ProgressBar::Unit::Bytes);
@@ -54,7 +54,7 @@ int diff(const Options& options) {
 }  // namespace
 
 Command add_diff(CLI::App& parent) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<DiffOptions>();
   CLI::App* parser = parent.add_subcommand("diff", "Compare two checkpoints tensor by tensor, whatever their layouts");
   parser->add_option("A", options->a, "A checkpoint, or a Hugging Face directory (then only weights are compared)")->required();
   parser->add_option("B", options->b, "The other")->required();

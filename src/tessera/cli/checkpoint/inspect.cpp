@@ -65,12 +65,12 @@ OrderedJson to_json(const checkpoint::Manifest& manifest, bool tensors) {
 }  // namespace
 
 Command add_inspect(CLI::App& parent) {
-  struct Options {
+  struct InspectOptions {
     fs::path checkpoint;
     bool tensors = false;
     bool json = false;
   };
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<InspectOptions>();
   CLI::App* parser = parent.add_subcommand("inspect", "Show what a checkpoint holds, from its manifest");
   parser->add_option("CHECKPOINT", options->checkpoint, "A checkpoint: epoch_E_step_S, or a link to it")->required();
   parser->add_flag("--tensors", options->tensors, "Also every tensor, and in which file each box of it lies");

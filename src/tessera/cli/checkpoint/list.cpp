@@ -78,11 +78,11 @@ OrderedJson to_json(const Row& row) {
 }  // namespace
 
 Command add_list(CLI::App& parent) {
-  struct Options {
+  struct ListOptions {
     fs::path directory;
     bool json = false;
   };
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ListOptions>();
   CLI::App* parser = parent.add_subcommand("list", "List the complete checkpoints of a run, oldest first");
   parser->add_option("DIR", options->directory, "The run's checkpoint_dir")->required();
   parser->add_flag("--json", options->json, "Print one JSON document");

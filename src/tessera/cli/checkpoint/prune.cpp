@@ -14,13 +14,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Options {
+struct PruneOptions {
   fs::path directory;
   std::int64_t keep = 1;
   bool json = false;
 };
 
-int prune(const Options& options) {
+int prune(const PruneOptions& options) {
   if (!fs::is_directory(options.directory))
     throw UserError({options.directory.string(), "no such directory", "", "name the checkpoint_dir of a run"});
   // A directory that is no run's stays as it is: the lock leaves a file.
@@ -45,7 +45,7 @@ int prune(const Options& options) {
 }  // namespace
 
 Command add_prune(CLI::App& parent) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<PruneOptions>();
   CLI::App* parser = parent.add_subcommand("prune", "Remove old checkpoints of a run");
   parser->add_option("DIR", options->directory, "The run's checkpoint_dir; no run may be writing there")->required();
   parser->add_option("--keep", options->keep, "How many of the newest stay; what a link points at stays too")->required()->check(at_least(1));

@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Options {
+struct ReshardOptions {
   fs::path checkpoint;
   fs::path output;
   std::int64_t num_ranks = 1;
@@ -22,7 +22,7 @@ struct Options {
   bool json = false;
 };
 
-int reshard(const Options& options, const std::vector<std::string>& overrides) {
+int reshard(const ReshardOptions& options, const std::vector<std::string>& overrides) {
   const checkpoint::ReshardLayout layout = train::reshard_layout(options.checkpoint, overrides, options.num_ranks, process_environment());
   const checkpoint::Verify verify = verify_of(options.verify);
   const checkpoint::Manifest manifest = checkpoint::read_manifest(options.checkpoint);
@@ -41,7 +41,7 @@ int reshard(const Options& options, const std::vector<std::string>& overrides) {
 }  // namespace
 
 Command add_reshard(CLI::App& parent) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ReshardOptions>();
   CLI::App* parser = parent.add_subcommand("reshard", "Write a checkpoint as another number of ranks, or another strategy, would have saved it");
   parser->add_option("CHECKPOINT", options->checkpoint, "A checkpoint: epoch_E_step_S, or a link to it")->required();
   parser->add_option("OUT", options->output, "The checkpoint to write; it must not exist")->required();

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Options {
+struct VerifyOptions {
   fs::path checkpoint;
   bool sizes = false;
   bool json = false;
@@ -32,7 +32,7 @@ void explain(std::vector<Problem>& problems) {
   }
 }
 
-int verify(const Options& options) {
+int verify(const VerifyOptions& options) {
   const checkpoint::Manifest manifest = checkpoint::read_manifest(options.checkpoint);
   const checkpoint::Verify what = options.sizes ? checkpoint::Verify::Sizes : checkpoint::Verify::Full;
   std::vector<Problem> own;
@@ -64,7 +64,7 @@ int verify(const Options& options) {
 }  // namespace
 
 Command add_verify(CLI::App& parent) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<VerifyOptions>();
   CLI::App* parser = parent.add_subcommand("verify", "Check that every file of a checkpoint holds what was saved, byte for byte");
   parser->add_option("CHECKPOINT", options->checkpoint, "A checkpoint: epoch_E_step_S, or a link to it")->required();
   parser->add_flag("--sizes", options->sizes, "Only that every file is there and has its size: reads no contents");

@@ -6,8 +6,6 @@ namespace {
 
 using L = Dataloader;
 
-constexpr auto kNo = Support::NotSupported;
-
 Key<L> collate_fn() {
   return {"collate_fn", [](const Scope& scope, const Node& node, L& section) {
             if (is_null(node)) return;
@@ -25,7 +23,8 @@ Key<L> collate_fn() {
 Key<L> nested_dataset(std::string_view place) {
   return {"dataset", [place](const Scope& scope, const Node& node, L&) {
             if (!is_null(node))
-              scope.unsupported(node, "", kNo, "an older place of the section " + std::string(place), "move it to " + std::string(place));
+              scope.unsupported(node, "", Support::NotSupported, "an older place of the section " + std::string(place),
+                                "move it to " + std::string(place));
           }};
 }
 
@@ -74,14 +73,14 @@ Keys<PackedSequence> packed_sequence_keys() {
       field("max_packs", &P::max_packs, at_least(1)),
       field("drop_long_samples", &P::drop_long_samples),
       accepted<P>("num_proc", Type::Int),
-      refused<P>("split_across_pack", Type::Bool, kNo, "a document is never split over two packs"),
-      refused<P>("prepacked", Type::Bool, kNo, "packs are made here"),
-      refused<P>("pack_size", Type::Int, kNo, std::string(images)),
-      refused<P>("max_length", Type::Int, kNo, std::string(images)),
-      refused<P>("collate_max_length", Type::Int, kNo, std::string(images)),
-      refused<P>("packing_ratio", Type::Number, kNo, std::string(images)),
-      refused<P>("pretokenize", Type::Bool, kNo, std::string(images)),
-      refused<P>("post_tokenize_hook_fn", Type::Any, kNo, std::string(images)),
+      refused<P>("split_across_pack", Type::Bool, Support::NotSupported, "a document is never split over two packs"),
+      refused<P>("prepacked", Type::Bool, Support::NotSupported, "packs are made here"),
+      refused<P>("pack_size", Type::Int, Support::NotSupported, std::string(images)),
+      refused<P>("max_length", Type::Int, Support::NotSupported, std::string(images)),
+      refused<P>("collate_max_length", Type::Int, Support::NotSupported, std::string(images)),
+      refused<P>("packing_ratio", Type::Number, Support::NotSupported, std::string(images)),
+      refused<P>("pretokenize", Type::Bool, Support::NotSupported, std::string(images)),
+      refused<P>("post_tokenize_hook_fn", Type::Any, Support::NotSupported, std::string(images)),
   };
 }
 

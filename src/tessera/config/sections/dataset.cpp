@@ -6,8 +6,6 @@ namespace {
 
 using D = Dataset;
 
-constexpr auto kNo = Support::NotSupported;
-
 /// false, "do_not_pad"; true, "longest"; "max_length": transformers' spellings.
 Key<D> padding() {
   return {"padding", [](const Scope& scope, const Node& node, D& section) {
@@ -64,26 +62,27 @@ Key<D> column_mapping() {
 }
 
 Keys<D> column_mapped_keys() {
-  return tokenized_keys() + Keys<D>{
-                                field("path_or_dataset_id", &D::paths),
-                                column_mapping(),
-                                split_key(),
-                                field("name", &D::name),
-                                field("answer_only_loss_mask", &D::answer_only_loss_mask),
-                                field("use_hf_chat_template", &D::use_hf_chat_template),
-                                start_of_turn_token(),
-                                // Of the streamed variant.
-                                inert<D>("repeat_on_exhaustion", Type::Bool, "has no effect: step_scheduler says how many epochs there are"),
-                                refused<D>("delta_storage_options", Type::Any, kNo, "Delta Lake tables are not read; export them to Parquet"),
-                                refused<D>("delta_version", Type::Any, kNo, "Delta Lake tables are not read; export them to Parquet"),
-                                refused<D>("delta_sql_query", Type::Any, kNo, "Delta Lake tables are not read; export them to Parquet"),
-                            };
+  return tokenized_keys() +
+         Keys<D>{
+             field("path_or_dataset_id", &D::paths),
+             column_mapping(),
+             split_key(),
+             field("name", &D::name),
+             field("answer_only_loss_mask", &D::answer_only_loss_mask),
+             field("use_hf_chat_template", &D::use_hf_chat_template),
+             start_of_turn_token(),
+             // Of the streamed variant.
+             inert<D>("repeat_on_exhaustion", Type::Bool, "has no effect: step_scheduler says how many epochs there are"),
+             refused<D>("delta_storage_options", Type::Any, Support::NotSupported, "Delta Lake tables are not read; export them to Parquet"),
+             refused<D>("delta_version", Type::Any, Support::NotSupported, "Delta Lake tables are not read; export them to Parquet"),
+             refused<D>("delta_sql_query", Type::Any, Support::NotSupported, "Delta Lake tables are not read; export them to Parquet"),
+         };
 }
 
 Keys<D> squad_keys() {
   return tokenized_keys() + Keys<D>{field("dataset_name", &D::paths), split_key(), field("chat_template", &D::chat_template),
                                     limit("num_samples_limit"),
-                                    refused<D>("fp8", Type::Bool, kNo, "training in FP8 needs kernels of TransformerEngine")};
+                                    refused<D>("fp8", Type::Bool, Support::NotSupported, "training in FP8 needs kernels of TransformerEngine")};
 }
 
 Keys<D> hellaswag_keys() {
@@ -113,7 +112,7 @@ Keys<D> chat_keys() {
                                 field("mask_history", &D::mask_history),
                                 field("mask_reasoning_content", &D::mask_reasoning_content),
                                 field("skip_invalid_samples", &D::skip_invalid_samples),
-                                refused<D>("unshifted", Type::Bool, kNo, "it belongs to diffusion models; labels are shifted here"),
+                                refused<D>("unshifted", Type::Bool, Support::NotSupported, "it belongs to diffusion models; labels are shifted here"),
                             };
 }
 
@@ -121,7 +120,7 @@ Keys<D> agent_chat_keys() {
   return tokenized_keys() + Keys<D>{field("dataset_name", &D::paths),
                                     field("path", &D::paths),
                                     split_key(),
-                                    refused<D>("revision", Type::String, kNo,
+                                    refused<D>("revision", Type::String, Support::NotSupported,
                                                "the hub's newest revision is read; fetch another with hf download --revision, and name its folder"),
                                     field("chat_template", &D::chat_template),
                                     field("filter_no_assistant", &D::filter_no_assistant),
@@ -145,7 +144,7 @@ Keys<D> seq2seq_keys() {
                                     field("source_template", &D::source_template),
                                     field("source_key", &D::source_key),
                                     field("target_key", &D::target_key),
-                                    refused<D>("decoder_start_token_id", Type::Int, kNo, "there are no encoder-decoder models")};
+                                    refused<D>("decoder_start_token_id", Type::Int, Support::NotSupported, "there are no encoder-decoder models")};
 }
 
 Keys<D> text_keys() {
@@ -203,7 +202,7 @@ Keys<D> megatron_keys() {
       inert<D>("trainer_val_check_interval", Type::Int, std::string(schedule)),
       inert<D>("trainer_limit_val_batches", Type::Number, "has no effect: a validation set is measured whole"),
       inert<D>("trainer_limit_test_batches", Type::Number, "has no effect: there are no test runs"),
-      refused<D>("object_storage_config", Type::Any, kNo, "data is read from local files"),
+      refused<D>("object_storage_config", Type::Any, Support::NotSupported, "data is read from local files"),
       tokenizer_key(),
       target_key<D>(),
   };

@@ -6,10 +6,6 @@ namespace tessera::config {
 
 namespace {
 
-using D = Distributed;
-
-constexpr auto kNo = Support::NotSupported;
-
 const Choices<Strategy>& strategies() {
   static const Choices<Strategy> choices = {
       {"fsdp2", Strategy::Fsdp2}, {"megatron_fsdp", Strategy::MegatronFsdp}, {"mfsdp", Strategy::MegatronFsdp}, {"ddp", Strategy::Ddp}};
@@ -18,20 +14,20 @@ const Choices<Strategy>& strategies() {
 
 /// A key of the strategy's own options, or of the sizes, as a key of the section.
 template <class Options>
-Key<D> in(Options D::* options, Key<Options> key) {
-  return {key.name, [=](const Scope& scope, const Node& node, D& section) { key.read(scope, node, section.*options); }};
+Key<Distributed> in(Options Distributed::* options, Key<Options> key) {
+  return {key.name, [=](const Scope& scope, const Node& node, Distributed& section) { key.read(scope, node, section.*options); }};
 }
 
 /// The size of an axis; null is 1.
 template <class T>
-Key<D> axis(std::string name, T ParallelismSizes::* member) {
-  return in(&D::sizes, field(std::move(name), member, within(1, kMostRanksAlongAnAxis)));
+Key<Distributed> axis(std::string name, T ParallelismSizes::* member) {
+  return in(&Distributed::sizes, field(std::move(name), member, within(1, kMostRanksAlongAnAxis)));
 }
 
 /// Everything AutoModel takes for false, full or selective.
-Key<D> activation_checkpointing() {
+Key<Distributed> activation_checkpointing() {
   using A = ActivationCheckpointing;
-  return {"activation_checkpointing", [](const Scope& scope, const Node& node, D& section) {
+  return {"activation_checkpointing", [](const Scope& scope, const Node& node, Distributed& section) {
             static const Choices<A> choices = {{"false", A::None},    {"true", A::Full},   {"full", A::Full}, {"selective", A::Selective},
                                                {"off", A::None},      {"on", A::Full},     {"no", A::None},   {"yes", A::Full},
                                                {"disabled", A::None}, {"enabled", A::Full}};
@@ -96,31 +92,31 @@ Keys<MoeParallel> moe_keys() {
           field("wrap_outer_model", &M::wrap_outer_model), field("lm_head_precision", &M::lm_head_precision), mp_policy(&M::mp_policy)};
 }
 
-Keys<D> common_keys() {
+Keys<Distributed> common_keys() {
   return {
-      {"strategy", [](const Scope&, const Node&, D&) {}},
+      {"strategy", [](const Scope&, const Node&, Distributed&) {}},
       axis("dp_size", &ParallelismSizes::dp_size),
       axis("dp_replicate_size", &ParallelismSizes::dp_replicate_size),
       axis("tp_size", &ParallelismSizes::tp_size),
       axis("pp_size", &ParallelismSizes::pp_size),
       axis("cp_size", &ParallelismSizes::cp_size),
       axis("ep_size", &ParallelismSizes::ep_size),
-      field("sequence_parallel", &D::sequence_parallel),
-      field("tp_plan", &D::tp_plan),
+      field("sequence_parallel", &Distributed::sequence_parallel),
+      field("tp_plan", &Distributed::tp_plan),
       activation_checkpointing(),
-      field("offload_activations", &D::offload_activations),
-      choice("cp_attention", &D::cp_attention,
+      field("offload_activations", &Distributed::offload_activations),
+      choice("cp_attention", &Distributed::cp_attention,
              Choices<CpAttention>{{"ring", CpAttention::Ring}, {"allgather", CpAttention::AllGather}, {"all_to_all", CpAttention::AllToAll}}),
-      section("pipeline", &D::pipeline, pipeline_keys()),
-      section("moe", &D::moe, moe_keys()),
-      target_key<D>(),
-      accepted<D>("_recursive_", Type::Bool),
-      accepted<D>("_convert_", Type::Any),
+      section("pipeline", &Distributed::pipeline, pipeline_keys()),
+      section("moe", &Distributed::moe, moe_keys()),
+      target_key<Distributed>(),
+      accepted<Distributed>("_recursive_", Type::Bool),
+      accepted<Distributed>("_convert_", Type::Any),
   };
 }
 
-Key<D> scope_of_checkpointing() {
-  return {"activation_checkpointing_scope", [](const Scope& scope, const Node& node, D&) {
+Key<Distributed> scope_of_checkpointing() {
+  return {"activation_checkpointing_scope", [](const Scope& scope, const Node& node, Distributed&) {
             std::vector<std::string> names;
             if (is_null(node) || !read_value(scope, node, names)) return;
             static const Choices<bool> choices = {{"all", true},     {"language", true},    {"default", true}, {"auto", true},
@@ -129,13 +125,13 @@ Key<D> scope_of_checkpointing() {
             for (std::size_t i = 0; i < names.size(); ++i) {
               const auto text_blocks = read_choice(scope, items[i], choices);
               if (text_blocks && !*text_blocks)
-                scope.unsupported(items[i], shown(scope, items[i]), kNo, "there are only text blocks", "use all, or leave it out");
+                scope.unsupported(items[i], shown(scope, items[i]), Support::NotSupported, "there are only text blocks", "use all, or leave it out");
             }
           }};
 }
 
-Key<D> offload_policy() {
-  return {"offload_policy", [](const Scope& scope, const Node& node, D& section) {
+Key<Distributed> offload_policy() {
+  return {"offload_policy", [](const Scope& scope, const Node& node, Distributed& section) {
             if (is_null(node) || !check_type(scope, node, Type::Map)) return;
             const Keys<Fsdp2Options> keys = {accepted<Fsdp2Options>("pin_memory", Type::Bool), target_key<Fsdp2Options>()};
             const Target* target = read_target(scope, node, TargetKind::OffloadPolicy);
@@ -145,11 +141,11 @@ Key<D> offload_policy() {
           }};
 }
 
-Keys<D> fsdp2_keys() {
+Keys<Distributed> fsdp2_keys() {
   using F = Fsdp2Options;
-  const auto own = [](Key<F> key) { return in(&D::fsdp2, std::move(key)); };
+  const auto own = [](Key<F> key) { return in(&Distributed::fsdp2, std::move(key)); };
   return {
-      field("enable_async_tensor_parallel", &D::enable_async_tensor_parallel),
+      field("enable_async_tensor_parallel", &Distributed::enable_async_tensor_parallel),
       own(mp_policy(&F::mp_policy)),
       offload_policy(),
       own(field("autocast_dtype", &F::autocast_dtype)),
@@ -159,48 +155,49 @@ Keys<D> fsdp2_keys() {
       own(field("fsdp2_forward_prefetch_depth", &F::forward_prefetch_depth, at_least(1))),
       own(field("fsdp2_backward_prefetch_depth", &F::backward_prefetch_depth, at_least(1))),
       scope_of_checkpointing(),
-      accepted<D>("patch_is_packed_sequence", Type::Bool),
-      inert<D>("enable_compile", Type::Bool, "has no effect: nothing is compiled at run time"),
-      refused<D>("multimodal", Type::Any, kNo, "Tessera trains text models; images and sound are not read"),
+      accepted<Distributed>("patch_is_packed_sequence", Type::Bool),
+      inert<Distributed>("enable_compile", Type::Bool, "has no effect: nothing is compiled at run time"),
+      refused<Distributed>("multimodal", Type::Any, Support::NotSupported, "Tessera trains text models; images and sound are not read"),
   };
 }
 
-Keys<D> megatron_fsdp_keys() {
+Keys<Distributed> megatron_fsdp_keys() {
   using M = MegatronFsdpOptions;
-  const auto own = [](Key<M> key) { return in(&D::megatron_fsdp, std::move(key)); };
+  const auto own = [](Key<M> key) { return in(&Distributed::megatron_fsdp, std::move(key)); };
   return {
       own(field("zero_dp_strategy", &M::zero_dp_strategy, within(0, 3))),
       own(field("overlap_grad_reduce", &M::overlap_grad_reduce)),
       own(field("overlap_param_gather", &M::overlap_param_gather)),
       own(field("grad_reduce_in_fp32", &M::grad_reduce_in_fp32)),
-      inert<D>("average_in_collective", Type::Bool, "has no effect: gradients are sums of losses that are divided by the step's labels already"),
-      inert<D>("disable_bucketing", Type::Bool, "has no effect: a unit is what is gathered and reduced at once"),
-      inert<D>("fsdp_double_buffer", Type::Bool, "has no effect: the next unit is gathered while one is in use anyway"),
-      inert<D>("megatron_fsdp_unit_modules", Type::Any, "has no effect: the units are the embedding, each block and the head"),
-      always<D>("preserve_fp32_weights", "master weights are always fp32"),
-      always<D>("check_for_nan_in_grad", "gradients are always checked"),
-      always<D>("report_nan_in_param_grad", "the parameter is always named"),
-      always<D>("calculate_per_token_loss", "the loss is always divided by the number of labels of the whole step"),
-      inert<D>("nccl_ub", Type::Bool, "has no effect: communication buffers are not registered with NCCL"),
-      inert<D>("keep_fp8_transpose_cache", Type::Bool, "has no effect: nothing is kept in FP8"),
-      inert<D>("init_fsdp_with_meta_device", Type::Bool, "has no effect: every rank only ever makes its own share"),
+      inert<Distributed>("average_in_collective", Type::Bool,
+                         "has no effect: gradients are sums of losses that are divided by the step's labels already"),
+      inert<Distributed>("disable_bucketing", Type::Bool, "has no effect: a unit is what is gathered and reduced at once"),
+      inert<Distributed>("fsdp_double_buffer", Type::Bool, "has no effect: the next unit is gathered while one is in use anyway"),
+      inert<Distributed>("megatron_fsdp_unit_modules", Type::Any, "has no effect: the units are the embedding, each block and the head"),
+      always<Distributed>("preserve_fp32_weights", "master weights are always fp32"),
+      always<Distributed>("check_for_nan_in_grad", "gradients are always checked"),
+      always<Distributed>("report_nan_in_param_grad", "the parameter is always named"),
+      always<Distributed>("calculate_per_token_loss", "the loss is always divided by the number of labels of the whole step"),
+      inert<Distributed>("nccl_ub", Type::Bool, "has no effect: communication buffers are not registered with NCCL"),
+      inert<Distributed>("keep_fp8_transpose_cache", Type::Bool, "has no effect: nothing is kept in FP8"),
+      inert<Distributed>("init_fsdp_with_meta_device", Type::Bool, "has no effect: every rank only ever makes its own share"),
   };
 }
 
-Keys<D> ddp_keys() {
+Keys<Distributed> ddp_keys() {
   return {
-      inert<D>("bucket_cap_mb", Type::Number, "has no effect: a unit is what is reduced at once"),
+      inert<Distributed>("bucket_cap_mb", Type::Number, "has no effect: a unit is what is reduced at once"),
       // There are no buffers, unused parameters have the gradient zero, and gradients lie in flat buffers, whatever these say.
-      accepted<D>("broadcast_buffers", Type::Bool),
-      accepted<D>("find_unused_parameters", Type::Bool),
-      accepted<D>("static_graph", Type::Bool),
-      accepted<D>("gradient_as_bucket_view", Type::Bool),
-      in(&D::fsdp2, field("autocast_dtype", &Fsdp2Options::autocast_dtype)),
+      accepted<Distributed>("broadcast_buffers", Type::Bool),
+      accepted<Distributed>("find_unused_parameters", Type::Bool),
+      accepted<Distributed>("static_graph", Type::Bool),
+      accepted<Distributed>("gradient_as_bucket_view", Type::Bool),
+      in(&Distributed::fsdp2, field("autocast_dtype", &Fsdp2Options::autocast_dtype)),
       scope_of_checkpointing(),
   };
 }
 
-Keys<D> strategy_keys(Strategy strategy) {
+Keys<Distributed> strategy_keys(Strategy strategy) {
   switch (strategy) {
     case Strategy::Fsdp2:
       return fsdp2_keys();
@@ -216,7 +213,7 @@ std::string_view name_of(Strategy strategy) {
   return std::ranges::find(strategies(), strategy, &std::pair<std::string_view, Strategy>::second)->first;
 }
 
-bool has_key(const Keys<D>& keys, const std::string& name) { return std::ranges::find(keys, name, &Key<D>::name) != keys.end(); }
+bool has_key(const Keys<Distributed>& keys, const std::string& name) { return std::ranges::find(keys, name, &Key<Distributed>::name) != keys.end(); }
 
 /// The strategy other than `own` that has the key.
 std::optional<Strategy> other_strategy_with(const std::string& key, Strategy own) {
@@ -226,7 +223,7 @@ std::optional<Strategy> other_strategy_with(const std::string& key, Strategy own
 }
 
 /// The section without the keys of other strategies, which are mistakes but not unknown.
-Node without_foreign_keys(const Scope& scope, const Node& node, const Keys<D>& known, Strategy own) {
+Node without_foreign_keys(const Scope& scope, const Node& node, const Keys<Distributed>& known, Strategy own) {
   Node rest = node;
   std::erase_if(rest.entries, [&](const Entry& entry) {
     const auto other = has_key(known, entry.key) ? std::nullopt : other_strategy_with(entry.key, own);
@@ -240,7 +237,7 @@ Node without_foreign_keys(const Scope& scope, const Node& node, const Keys<D>& k
   return rest;
 }
 
-bool read_strategy(const Scope& scope, const Node& node, D& section) {
+bool read_strategy(const Scope& scope, const Node& node, Distributed& section) {
   if (const Node* name = node.find("strategy"); name && !is_null(*name)) {
     const auto strategy = read_choice(scope.child("strategy"), *name, strategies());
     if (strategy) section.strategy = *strategy;
@@ -253,7 +250,7 @@ bool read_strategy(const Scope& scope, const Node& node, D& section) {
   return target != nullptr;
 }
 
-void note_sections_without_ranks(const Scope& scope, const D& section) {
+void note_sections_without_ranks(const Scope& scope, const Distributed& section) {
   if (section.sizes.pp_size == 1 && section.pipeline) scope.child("pipeline").note("ignored while pp_size is 1");
   if (section.sizes.ep_size == 1 && section.moe) scope.child("moe").note("ignored while ep_size is 1");
   if (section.sizes.tp_size == 1 && section.sequence_parallel) scope.child("sequence_parallel").note("ignored while tp_size is 1");
@@ -268,7 +265,7 @@ void note_sections_without_ranks(const Scope& scope, const D& section) {
 
 void read_distributed(const Scope& scope, const Node& node, Distributed& section) {
   if (is_null(node) || !check_type(scope, node, Type::Map) || !read_strategy(scope, node, section)) return;
-  const Keys<D> keys = common_keys() + strategy_keys(section.strategy);
+  const Keys<Distributed> keys = common_keys() + strategy_keys(section.strategy);
   read_section(scope, without_foreign_keys(scope, node, keys, section.strategy), keys, section);
   note_sections_without_ranks(scope, section);
 }

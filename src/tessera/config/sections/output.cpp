@@ -12,7 +12,6 @@ const std::vector<std::pair<std::string_view, CheckpointVerify>>& verifications(
 namespace {
 
 using C = Checkpoint;
-constexpr auto kNo = Support::NotSupported;
 
 Key<C> save_consolidated() {
   using S = SaveConsolidated;
@@ -73,8 +72,8 @@ Keys<Checkpoint> checkpoint_keys() {
          if (is_null(node) || !read_value(scope, node, prefixes) || prefixes.empty()) return;
          scope.note("has no effect: causal language models are loaded with their heads");
        }},
-      refused<C>("allow_legacy_pickle_restore", Type::Bool, kNo, "Tessera reads no pickles"),
-      refused<C>("diffusers_compatible", Type::Bool, kNo, "checkpoints have the file names of transformers"),
+      refused<C>("allow_legacy_pickle_restore", Type::Bool, Support::NotSupported, "Tessera reads no pickles"),
+      refused<C>("diffusers_compatible", Type::Bool, Support::NotSupported, "checkpoints have the file names of transformers"),
       inert<C>("dequantize_base_checkpoint", Type::Bool, "has no effect: quantised weights are always expanded when they are loaded"),
       inert<C>("v4_compatible", Type::Bool, "has no effect: config.json is saved as it was loaded"),
       inert<C>("wait_for_staging", Type::Bool, std::string(memory)),
@@ -98,7 +97,8 @@ void read_checkpoint(const Scope& scope, const Node& node, Checkpoint& section) 
   const Scope at = scope.child("model_save_format");
   const auto known = read_choice(at, *format, Choices<bool>{{"safetensors", true}, {"torch_save", false}});
   if (known && !*known && section.enabled) {
-    at.unsupported(*format, shown(at, *format), kNo, "torch_save writes Python pickles, which Tessera neither writes nor reads", "use safetensors");
+    at.unsupported(*format, shown(at, *format), Support::NotSupported, "torch_save writes Python pickles, which Tessera neither writes nor reads",
+                   "use safetensors");
   }
 }
 

@@ -15,16 +15,16 @@
 namespace tessera::data {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kShareGptRoles = {{{"system", "system"},
-                                                                                           {"human", "user"},
-                                                                                           {"user", "user"},
-                                                                                           {"gpt", "assistant"},
-                                                                                           {"assistant", "assistant"},
-                                                                                           {"function_call", "tool_call"},
-                                                                                           {"tool_call", "tool_call"},
-                                                                                           {"observation", "tool_response"},
-                                                                                           {"tool_response", "tool_response"},
-                                                                                           {"tool", "tool_response"}}};
+constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kAgentRoles = {{{"system", "system"},
+                                                                                        {"human", "user"},
+                                                                                        {"user", "user"},
+                                                                                        {"gpt", "assistant"},
+                                                                                        {"assistant", "assistant"},
+                                                                                        {"function_call", "tool_call"},
+                                                                                        {"tool_call", "tool_call"},
+                                                                                        {"observation", "tool_response"},
+                                                                                        {"tool_response", "tool_response"},
+                                                                                        {"tool", "tool_response"}}};
 
 bool is_name(const OrderedJson& value) { return value.is_string() && !value.get_ref<const std::string&>().empty(); }
 /// What Python calls false.
@@ -131,7 +131,7 @@ class AgentReader {
 
 OrderedJson chatml_turn(const OrderedJson& turn, const std::string& where) {
   const OrderedJson from = turn.value("from", OrderedJson());
-  for (const auto& [given, role] : kShareGptRoles) {
+  for (const auto& [given, role] : kAgentRoles) {
     if (from != given) continue;
     OrderedJson message = {{"role", std::string(role)}, {"content", turn.value("value", OrderedJson(""))}};
     copy_reasoning(turn, message);

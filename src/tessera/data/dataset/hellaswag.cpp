@@ -38,26 +38,26 @@ std::string ending_of(const OrderedJson& record, const std::string& where) {
   return (*endings)[static_cast<std::size_t>(label)].get<std::string>();
 }
 
-struct Pair {
+struct Continuation {
   std::string context;
   std::string ending;
 };
 
-Pair pair_of(const Records& from, std::int64_t index) {
+Continuation continuation_of(const Records& from, std::int64_t index) {
   const OrderedJson record = from.record(index);
   const std::string where = from.where(index);
-  Pair pair{needed_text(record, "ctx", where), ending_of(record, where)};
-  if (pair.context.empty() || pair.ending.empty())
+  Continuation continuation{needed_text(record, "ctx", where), ending_of(record, where)};
+  if (continuation.context.empty() || continuation.ending.empty())
     throw UserError({where, "the context or the ending is empty", "a sample has something to read and something to learn", "remove the record"});
-  return pair;
+  return continuation;
 }
 
-std::int64_t check(const Records& from, std::int64_t index) {
-  const auto [context, ending] = pair_of(from, index);
+std::int64_t check_continuation(const Records& from, std::int64_t index) {
+  const auto [context, ending] = continuation_of(from, index);
   return std::ssize(context) + std::ssize(ending) + kSpecialTokens;
 }
 
-InstructionSample make_sample(const Pair& texts, std::int64_t seq_length, const Tokenizer& tokenizer, const std::string& where) {
+InstructionSample make_sample(const Continuation& texts, std::int64_t seq_length, const Tokenizer& tokenizer, const std::string& where) {
   std::vector<TokenId> context = tokenizer.encode(texts.context, true);
   std::vector<TokenId> ending = tokenizer.encode(texts.ending, true);
   if (tokenizer.is_special(context.back())) context.pop_back();
@@ -86,11 +86,11 @@ std::unique_ptr<Dataset> hellaswag_dataset(Records records, std::int64_t seq_len
   RecordKind kind{.description = "HellaSwag contexts with their endings",
                   .instruction = {.seq_length = seq_length, .truncate = seq_length > 0},
                   .pad_to_longest = pad,
-                  .check = check,
+                  .check = check_continuation,
                   .make_sample = nullptr};
   kind.make_sample = [seq_length, context](const Records& from, std::int64_t index) {
     const std::string where = from.where(index);
-    InstructionSample sample = make_sample(pair_of(from, index), seq_length, *context.tokenizer, where);
+    InstructionSample sample = make_sample(continuation_of(from, index), seq_length, *context.tokenizer, where);
     check_sample_fits(sample, context, where);
     return sample;
   };

@@ -18,20 +18,20 @@ std::string first_answer(const OrderedJson& record, const std::string& where) {
   return texts->empty() ? "" : stripped(texts->front().get<std::string>());
 }
 
-struct Pair {
+struct Question {
   std::string prompt;
   std::string answer;
 };
 
-Pair pair_of(const Records& from, std::int64_t index) {
+Question question_of(const Records& from, std::int64_t index) {
   const OrderedJson record = from.record(index);
   const std::string where = from.where(index);
   return {fmt::format("Context: {} Question: {} Answer: ", needed_text(record, "context", where), needed_text(record, "question", where)),
           first_answer(record, where)};
 }
 
-std::int64_t check(const Records& from, std::int64_t index) {
-  const auto [prompt, answer] = pair_of(from, index);
+std::int64_t check_question(const Records& from, std::int64_t index) {
+  const auto [prompt, answer] = question_of(from, index);
   if (answer.empty())
     throw UserError({from.where(index), "the answer is empty", "a sample needs something to learn", "remove the record, or complete it"});
   return std::ssize(prompt) + std::ssize(answer) + kTemplateTokens;
@@ -41,7 +41,7 @@ std::int64_t check(const Records& from, std::int64_t index) {
 
 std::unique_ptr<Dataset> squad_dataset(Records records, const InstructionOptions& options, const DatasetContext& context) {
   const auto make_sample = [options, context](const Records& from, std::int64_t index) {
-    const auto [prompt, answer] = pair_of(from, index);
+    const auto [prompt, answer] = question_of(from, index);
     if (!context.chat_template) return prompt_completion_sample(prompt, answer, options, context, from.where(index));
     OrderedJson messages = OrderedJson::array();
     messages.push_back(OrderedJson{{"role", "user"}, {"content", prompt}});
@@ -49,7 +49,8 @@ std::unique_ptr<Dataset> squad_dataset(Records records, const InstructionOptions
     return conversation_sample({messages}, options, context, from.where(index));
   };
   return std::make_unique<RecordDataset>(
-      std::move(records), context, RecordKind{.description = "SQuAD questions", .instruction = options, .check = check, .make_sample = make_sample});
+      std::move(records), context,
+      RecordKind{.description = "SQuAD questions", .instruction = options, .check = check_question, .make_sample = make_sample});
 }
 
 }  // namespace tessera::data

@@ -8,8 +8,8 @@ namespace tessera::data::jinja {
 namespace {
 
 constexpr std::size_t kMostWork = 300'000'000;
-constexpr std::size_t kStep = 50;  // what one statement or evaluation counts
-constexpr int kDeepest = 600;      // evaluations within each other, macro calls included
+constexpr std::size_t kStep = 50;        // what one statement or evaluation counts
+constexpr int kDeepestEvaluation = 600;  // evaluations within each other, macro calls included
 
 Value undefined(std::string message) { return Undefined{std::move(message)}; }
 
@@ -248,7 +248,7 @@ Value Interpreter::call(const Value& callee, const Arguments& arguments) {
 }
 
 Value Interpreter::evaluate(const Expression& expression, Scope& scope) {
-  if (++depth_ > kDeepest) throw TemplateError("the template calls itself too deeply", expression.line);
+  if (++depth_ > kDeepestEvaluation) throw TemplateError("the template calls itself too deeply", expression.line);
   charge(kStep);
   try {
     Value value = evaluate_kind(expression, scope);

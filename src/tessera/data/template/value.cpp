@@ -25,7 +25,7 @@ bool equal_dicts(const Dict& a, const Dict& b) {
   return true;
 }
 
-constexpr int kDeepest = 200;
+constexpr int kDeepestNesting = 200;
 constexpr std::size_t kLongestTakenApart = 4'000'000;  // bytes
 constexpr std::size_t kHeaviest = 100'000'000;
 
@@ -34,7 +34,7 @@ template <class Container>
 void add_part(Container& container, const Value& part) {
   container.nesting = std::max(container.nesting, nesting(part) + 1);
   container.weight += weight(part) + 1;
-  if (container.nesting > kDeepest) throw TemplateError(fmt::format("values nested deeper than {}", kDeepest));
+  if (container.nesting > kDeepestNesting) throw TemplateError(fmt::format("values nested deeper than {}", kDeepestNesting));
   if (container.weight > kHeaviest) throw TemplateError("a value grows too large");
 }
 

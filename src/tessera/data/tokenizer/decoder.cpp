@@ -14,23 +14,23 @@
 namespace tessera::data {
 namespace {
 
-using Tokens = std::vector<std::string>;
+using TokenTexts = std::vector<std::string>;
 
-std::string joined(const Tokens& tokens) { return std::accumulate(tokens.begin(), tokens.end(), std::string()); }
+std::string joined(const TokenTexts& tokens) { return std::accumulate(tokens.begin(), tokens.end(), std::string()); }
 
 std::string replaced(std::string_view text, const std::string& literal, std::string_view content) {
   return TextPattern(literal).replace_all(text, content);
 }
 
 /// A token outside the alphabet (an added token with a space, say) stands for its own bytes.
-void run_step(const ByteLevelDecoder&, Tokens& tokens) {
+void run_step(const ByteLevelDecoder&, TokenTexts& tokens) {
   std::string bytes;
   for (const std::string& token : tokens) bytes += from_byte_alphabet(token).value_or(token);
   tokens = {replace_invalid_utf8(bytes)};
 }
 
-void run_step(const ByteFallbackDecoder&, Tokens& tokens) {
-  Tokens result;
+void run_step(const ByteFallbackDecoder&, TokenTexts& tokens) {
+  TokenTexts result;
   std::string run;
   const auto flush = [&] {
     if (first_invalid_utf8(run) == std::string::npos) {
@@ -52,13 +52,13 @@ void run_step(const ByteFallbackDecoder&, Tokens& tokens) {
   tokens = std::move(result);
 }
 
-void run_step(const FuseDecoder&, Tokens& tokens) { tokens = {joined(tokens)}; }
+void run_step(const FuseDecoder&, TokenTexts& tokens) { tokens = {joined(tokens)}; }
 
-void run_step(const ReplaceDecoder& step, Tokens& tokens) {
+void run_step(const ReplaceDecoder& step, TokenTexts& tokens) {
   for (std::string& token : tokens) token = step.pattern->replace_all(token, step.content);
 }
 
-void run_step(const StripDecoder& step, Tokens& tokens) {
+void run_step(const StripDecoder& step, TokenTexts& tokens) {
   for (std::string& token : tokens) {
     std::string_view rest = token;
     for (std::size_t i = 0; i < step.start && rest.starts_with(step.content); ++i) rest.remove_prefix(step.content.size());
@@ -67,7 +67,7 @@ void run_step(const StripDecoder& step, Tokens& tokens) {
   }
 }
 
-void run_step(const MetaspaceDecoder& step, Tokens& tokens) {
+void run_step(const MetaspaceDecoder& step, TokenTexts& tokens) {
   for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = replaced(tokens[i], step.replacement, i == 0 && step.drop_in_first ? "" : " ");
 }
 
@@ -87,7 +87,7 @@ std::string clean_up(std::string text) {
   return text;
 }
 
-void run_step(const WordPieceDecoder& step, Tokens& tokens) {
+void run_step(const WordPieceDecoder& step, TokenTexts& tokens) {
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     std::string& token = tokens[i];
     if (i > 0) token = token.starts_with(step.prefix) ? token.substr(step.prefix.size()) : " " + token;
@@ -95,12 +95,12 @@ void run_step(const WordPieceDecoder& step, Tokens& tokens) {
   }
 }
 
-void run_step(const BpeDecoder& step, Tokens& tokens) {
+void run_step(const BpeDecoder& step, TokenTexts& tokens) {
   for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = replaced(tokens[i], step.suffix, i + 1 == tokens.size() ? "" : " ");
 }
 
 /// Of connectionist temporal classification: equal tokens in a row are one.
-void run_step(const CtcDecoder& step, Tokens& tokens) {
+void run_step(const CtcDecoder& step, TokenTexts& tokens) {
   tokens.erase(std::unique(tokens.begin(), tokens.end()), tokens.end());
   for (std::string& token : tokens) {
     token = replaced(token, step.pad_token, "");

@@ -11,7 +11,7 @@
 namespace tessera::parallel {
 namespace {
 
-struct Call {
+struct GatheredCall {
   model::Inputs inputs;
   ops::AttentionOptions options;
   at::Tensor query;      // [B, T', H, C]
@@ -21,12 +21,12 @@ struct Call {
 };
 
 /// Keys or values [B, T, K, C] of the whole rows, of [B · T, 2, K, C].
-at::Tensor part_of_rows(const Call& call, const at::Tensor& rows, std::int64_t which) {
+at::Tensor part_of_rows(const GatheredCall& call, const at::Tensor& rows, std::int64_t which) {
   return rows.select(1, which).unflatten(0, {call.inputs.num_rows(), call.inputs.whole_length});
 }
 
 /// Keys and values of the whole rows, [B · T, 2, K, C]. What is nowhere is padding, which no query sees.
-at::Tensor gather_rows(comm::Communicator& group, const Call& call) {
+at::Tensor gather_rows(comm::Communicator& group, const GatheredCall& call) {
   const at::Tensor& own = call.key_value;
   at::Tensor all = at::empty({group.size() * own.size(0), 2, own.size(2), own.size(3)}, own.options());
   group.all_gather(own, comm::equal_counts(group, own.numel()), all).wait();
@@ -34,7 +34,7 @@ at::Tensor gather_rows(comm::Communicator& group, const Call& call) {
 }
 
 /// This rank's part [B · T', 2, K, C] of the sum over ranks of gradients of the whole rows.
-at::Tensor scatter_rows(comm::Communicator& group, const Call& call, const at::Tensor& gradient) {
+at::Tensor scatter_rows(comm::Communicator& group, const GatheredCall& call, const at::Tensor& gradient) {
   at::Tensor part = at::empty(call.key_value.sizes(), gradient.options());
   group.reduce_scatter(call.places.to_places(gradient), comm::equal_counts(group, part.numel()), part).wait();
   return part;
@@ -42,7 +42,7 @@ at::Tensor scatter_rows(comm::Communicator& group, const Call& call, const at::T
 
 /// Calls body(rows, run, first key, number of keys) for each of this rank's runs: it sees its document's keys up to its own end.
 template <class Body>
-void for_runs(const Call& call, const Body& body) {
+void for_runs(const GatheredCall& call, const Body& body) {
   for (const RowGroup& rows : row_groups(call.inputs)) {
     for (const model::TokenRun& run : runs_of(call.inputs, call.inputs.context_rank, rows)) {
       const std::int64_t first = call.inputs.document_starts.empty()
@@ -59,8 +59,8 @@ class AllGatherAttention : public model::Attention {
 
   ops::Variable operator()(ops::Tape& tape, std::size_t, const model::Inputs& inputs, const ops::Variable& query_BTHC, const ops::Variable& key_BTKC,
                            const ops::Variable& value_BTKC, const ops::AttentionOptions& options) override {
-    const Call call{inputs,         options, query_BTHC.value, at::stack({key_BTKC.value, value_BTKC.value}, 2).flatten(0, 1), TokenPlaces(inputs),
-                    tape.training()};
+    const GatheredCall call{
+        inputs, options, query_BTHC.value, at::stack({key_BTKC.value, value_BTKC.value}, 2).flatten(0, 1), TokenPlaces(inputs), tape.training()};
     const ops::AttentionResult own = forward(call);
     const ops::AttentionResult result = options.sinks == nullptr ? own : ops::with_sinks(own, options);
     ops::Variable output = tape.variable(result.output_BTHC.view({call.query.size(0) * call.query.size(1), -1}));
@@ -77,7 +77,7 @@ class AllGatherAttention : public model::Attention {
   }
 
  private:
-  ops::AttentionResult forward(const Call& call) const {
+  ops::AttentionResult forward(const GatheredCall& call) const {
     const at::Tensor rows_of_all = gather_rows(group_, call);
     const at::Tensor keys = part_of_rows(call, rows_of_all, 0), values = part_of_rows(call, rows_of_all, 1), &query = call.query;
     ops::AttentionResult result{at::zeros_like(query, at::MemoryFormat::Contiguous),
@@ -92,7 +92,7 @@ class AllGatherAttention : public model::Attention {
     return result;
   }
 
-  ops::HeadGradients backward(const Call& call, const ops::AttentionResult& result, const at::Tensor& output_gradient) const {
+  ops::HeadGradients backward(const GatheredCall& call, const ops::AttentionResult& result, const at::Tensor& output_gradient) const {
     const at::Tensor rows_of_all = gather_rows(group_, call);
     const at::Tensor keys = part_of_rows(call, rows_of_all, 0), values = part_of_rows(call, rows_of_all, 1);
     const auto single = call.query.options().dtype(ops::compute_type(call.query));

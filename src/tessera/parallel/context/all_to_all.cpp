@@ -15,9 +15,9 @@ namespace {
 
 /// The exchange of one tensor: from this rank's tokens with all heads, [B, T', heads, C], to all tokens with this rank's heads, [B, T, n, C], and
 /// back.
-class Exchange {
+class HeadExchange {
  public:
-  Exchange(comm::Communicator& group, const model::Inputs& inputs, std::int64_t num_heads)
+  HeadExchange(comm::Communicator& group, const model::Inputs& inputs, std::int64_t num_heads)
       : group_(group),
         rows_(inputs.num_rows()),
         share_length_(inputs.length()),
@@ -60,7 +60,7 @@ class Exchange {
   std::int64_t num_heads_, heads_per_rank_;
 };
 
-ops::Variable to_heads(ops::Tape& tape, const Exchange& exchange, const ops::Variable& tokens) {
+ops::Variable to_heads(ops::Tape& tape, const HeadExchange& exchange, const ops::Variable& tokens) {
   ops::Variable heads = tape.variable(exchange.to_heads(tokens.value));
   tape.record([exchange, slot = tokens.gradient, out = heads.gradient] {
     if (!out->empty()) slot->add_owned(exchange.to_tokens(out->take()));
@@ -68,7 +68,7 @@ ops::Variable to_heads(ops::Tape& tape, const Exchange& exchange, const ops::Var
   return heads;
 }
 
-ops::Variable to_tokens(ops::Tape& tape, const Exchange& exchange, const ops::Variable& heads) {
+ops::Variable to_tokens(ops::Tape& tape, const HeadExchange& exchange, const ops::Variable& heads) {
   ops::Variable tokens = tape.variable(exchange.to_tokens(heads.value));
   tape.record([exchange, slot = heads.gradient, out = tokens.gradient] {
     if (!out->empty()) slot->add_owned(exchange.to_heads(out->take()));
@@ -83,7 +83,7 @@ class AllToAllAttention : public model::Attention {
   ops::Variable operator()(ops::Tape& tape, std::size_t, const model::Inputs& inputs, const ops::Variable& query_BTHC, const ops::Variable& key_BTKC,
                            const ops::Variable& value_BTKC, const ops::AttentionOptions& options) override {
     const std::int64_t heads = query_BTHC.value.size(2), rows = inputs.num_rows();
-    const Exchange queries(group_, inputs, heads), keys(group_, inputs, key_BTKC.value.size(2));
+    const HeadExchange queries(group_, inputs, heads), keys(group_, inputs, key_BTKC.value.size(2));
     ops::AttentionOptions whole = options;
     whole.first_head += queries.first_head(group_.rank());
     whole.first_sink += queries.first_head(group_.rank());

@@ -51,7 +51,7 @@ class PassingBlocks {
 };
 
 /// What one layer computes with.
-struct Call {
+struct RingCall {
   model::Inputs inputs;
   ops::AttentionOptions options;
   at::Tensor query, key, value;  // [B, T, heads, C]
@@ -60,7 +60,7 @@ struct Call {
 
 /// Calls body(group, query run, key run) for every pair of this rank's runs and another's that see each other.
 template <class Body>
-void for_blocks(const Call& call, std::int64_t rank, std::int64_t source, const Body& body) {
+void for_blocks(const RingCall& call, std::int64_t rank, std::int64_t source, const Body& body) {
   for (const RowGroup& group : row_groups(call.inputs))
     for (const model::TokenRun& query : runs_of(call.inputs, rank, group))
       for (const model::TokenRun& key : runs_of(call.inputs, source, group))
@@ -82,7 +82,7 @@ void merge(const at::Tensor& output_BTHC, const at::Tensor& lse_BHT, const ops::
   at::Tensor(lse_BHT).copy_(lse);
 }
 
-ops::AttentionResult forward(comm::Communicator& group, const Call& call) {
+ops::AttentionResult forward(comm::Communicator& group, const RingCall& call) {
   const auto single = call.query.options().dtype(ops::compute_type(call.query));
   ops::AttentionResult result{
       at::zeros({call.query.size(0), call.query.size(1), call.query.size(2), call.value.size(3)}, single),
@@ -101,7 +101,7 @@ ops::AttentionResult forward(comm::Communicator& group, const Call& call) {
 }
 
 /// Adds one block's share of the gradients to those of all queries, and of the keys and values that are here.
-void add_block_gradients(const Call& call, const ops::AttentionResult& result, const at::Tensor& output_gradient, const PassingBlocks& blocks,
+void add_block_gradients(const RingCall& call, const ops::AttentionResult& result, const at::Tensor& output_gradient, const PassingBlocks& blocks,
                          std::int64_t rank, const at::Tensor& query_gradient, const at::Tensor& block_gradient) {
   for_blocks(call, rank, blocks.source(), [&](const RowGroup& rows, const model::TokenRun& query, const model::TokenRun& key) {
     const ops::HeadGradients gradients = ops::attention_backward(
@@ -114,7 +114,7 @@ void add_block_gradients(const Call& call, const ops::AttentionResult& result, c
   });
 }
 
-ops::HeadGradients backward(comm::Communicator& group, const Call& call, const ops::AttentionResult& result, const at::Tensor& output_gradient) {
+ops::HeadGradients backward(comm::Communicator& group, const RingCall& call, const ops::AttentionResult& result, const at::Tensor& output_gradient) {
   const auto single = call.query.options().dtype(ops::compute_type(call.query));
   const int next = (group.rank() + 1) % group.size(), previous = (group.rank() - 1 + group.size()) % group.size();
   const at::Tensor query_gradient = at::zeros(call.query.sizes(), single);
@@ -143,7 +143,7 @@ class RingAttention : public model::Attention {
 
   ops::Variable operator()(ops::Tape& tape, std::size_t, const model::Inputs& inputs, const ops::Variable& query_BTHC, const ops::Variable& key_BTKC,
                            const ops::Variable& value_BTKC, const ops::AttentionOptions& options) override {
-    const Call call{inputs, options, query_BTHC.value, key_BTKC.value, value_BTKC.value, tape.training()};
+    const RingCall call{inputs, options, query_BTHC.value, key_BTKC.value, value_BTKC.value, tape.training()};
     const ops::AttentionResult own = forward(group_, call);
     const ops::AttentionResult result = options.sinks == nullptr ? own : ops::with_sinks(own, options);
     ops::Variable output = tape.variable(result.output_BTHC.view({call.query.size(0) * call.query.size(1), -1}));

@@ -18,15 +18,15 @@ namespace {
 using Counts = std::vector<std::int64_t>;
 
 /// Rows that go from every rank of a group to every other, and may come back.
-class Exchange {
+class RowExchange {
  public:
-  Exchange(comm::Communicator& group, Counts sent, Counts received) : group_(&group), sent_(std::move(sent)), received_(std::move(received)) {}
+  RowExchange(comm::Communicator& group, Counts sent, Counts received) : group_(&group), sent_(std::move(sent)), received_(std::move(received)) {}
 
   const Counts& received() const { return received_; }
   /// [Σ sent, W] to [Σ received, W], and the other way.
   Arriving there(const at::Tensor& rows) const { return start(rows, sent_, received_); }
   Arriving back(const at::Tensor& rows) const { return start(rows, received_, sent_); }
-  Exchange reversed() const { return {*group_, received_, sent_}; }
+  RowExchange reversed() const { return {*group_, received_, sent_}; }
 
  private:
   Arriving start(const at::Tensor& rows, const Counts& given, const Counts& taken) const {
@@ -56,7 +56,7 @@ at::Tensor gradient_of(ops::GradientSlot& slot, at::IntArrayRef sizes, const at:
 /// second half's closure, and is waited for in the first one's.
 class RowsUnderWay {
  public:
-  RowsUnderWay(ops::Tape& tape, const Exchange& exchange, const ops::Variable& rows) : exchange_(exchange), coming_(exchange.there(rows.value)) {
+  RowsUnderWay(ops::Tape& tape, const RowExchange& exchange, const ops::Variable& rows) : exchange_(exchange), coming_(exchange.there(rows.value)) {
     tape.record([coming_back = coming_back_, slot = rows.gradient] { slot->add_owned(coming_back->wait()); });
   }
 
@@ -68,7 +68,7 @@ class RowsUnderWay {
   }
 
  private:
-  Exchange exchange_;
+  RowExchange exchange_;
   Arriving coming_;
   std::shared_ptr<Arriving> coming_back_ = std::make_shared<Arriving>();
 };
@@ -85,7 +85,7 @@ class ChoicesUnderWay {
     ops::Variable weights;
   };
 
-  ChoicesUnderWay(ops::Tape& tape, const Exchange& exchange, const Departure& departure, const ops::Variable& weights_NK,
+  ChoicesUnderWay(ops::Tape& tape, const RowExchange& exchange, const Departure& departure, const ops::Variable& weights_NK,
                   std::int64_t experts_per_rank)
       : exchange_(exchange), experts_per_rank_(experts_per_rank), weight_type_(weights_NK.value.scalar_type()) {
     const at::Tensor number_Q = at::tensor(departure.number_Q, at::kLong).to(weights_NK.value.device());
@@ -117,7 +117,7 @@ class ChoicesUnderWay {
     return at::stack({at::tensor(places, at::kLong).to(weights_Q.device(), type), weights_Q.view(type)}, 1);
   }
 
-  Exchange exchange_;
+  RowExchange exchange_;
   std::int64_t experts_per_rank_;
   at::ScalarType weight_type_;
   Arriving coming_;
@@ -148,7 +148,7 @@ class ExpertParallelDispatcher : public model::Dispatcher {
 
  private:
   struct Exchanges {
-    Exchange rows, choices;
+    RowExchange rows, choices;
   };
 
   /// Tells every rank how many tokens and choices come to it.
