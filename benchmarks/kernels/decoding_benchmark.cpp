@@ -18,15 +18,15 @@ void linear(benchmark::State& state) {
   report_bytes(state, static_cast<double>(weight.size() * sizeof(W)));
 }
 
-void shapes(benchmark::internal::Benchmark* benchmark) {
+void decoding_shapes(benchmark::internal::Benchmark* benchmark) {
   benchmark->UseRealTime()->ArgNames({"M", "isa"});
   for (std::int64_t rows : {1, 4, 8}) {
     for (Isa isa : available_isas()) benchmark->Args({rows, static_cast<std::int64_t>(isa)});
   }
 }
 
-BENCHMARK_TEMPLATE(linear, float, float)->Apply(shapes);
-BENCHMARK_TEMPLATE(linear, bfloat16, bfloat16)->Apply(shapes);
+BENCHMARK_TEMPLATE(linear, float, float)->Apply(decoding_shapes);
+BENCHMARK_TEMPLATE(linear, bfloat16, bfloat16)->Apply(decoding_shapes);
 
 }  // namespace
 }  // namespace tessera::ops::cpu::benchmarks
